@@ -1,0 +1,1 @@
+"""Readers: trace files in, the declared tables of traceview.schema out."""

@@ -1,0 +1,1 @@
+"""Reports: a Result in; terminal text, Markdown, HTML out. Reports never compute."""

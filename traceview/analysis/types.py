@@ -1,0 +1,94 @@
+"""Values that pass between the analysis modules: columns as numpy arrays, all times int64 nanoseconds.
+
+Row order of everything named ``*_row`` is that of the run's concatenated ``collectives`` table (rank order, then
+the stored order of each part).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+Codes = np.ndarray[Any, np.dtype[np.int8]]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+TRANSFER, UNRESOLVED = 0, 1  # second phase of a communication record, METHODS a.2
+NXN, P2P = 0, 1  # whose waiting it is: straggler (n x n and rooted) or pipeline (point to point)
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Host step marks of one chosen source, METHODS b.2; arrays have one element per (rank, step)."""
+
+    source: str
+    rank: Ints
+    step: Ints
+    start: Ints
+    end: Ints
+    thread: Ints
+    excluded: dict[int, str] = field(default_factory=dict)
+    """step -> reason it is not used in statistics"""
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Device-step windows, METHODS b.1: one element per (rank, device, step), on the rank's local axis."""
+
+    rank: Ints
+    device: Ints
+    step: Ints
+    start: Ints
+    end: Ints
+    used: Bools
+
+
+@dataclass(frozen=True)
+class Matches:
+    """Instances of collectives, METHODS c."""
+
+    instance: Ints
+    """per collectives row: instance number, -1 if unmatched"""
+    level: Codes
+    """per instance: 1-4 for K1-K4"""
+    size: Ints
+    """per instance: expected number of members (0 = unknown)"""
+    seen: Ints
+    """per instance: members present"""
+    full: Bools
+    """per instance: every member was seen"""
+    ambiguous: Bools
+    """per instance: matched, but the match is not certain (stays unresolved)"""
+    groups: list[Any] = field(default_factory=list)
+    """``traceview.result.MatchRow`` per group"""
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Waiting of every collectives row, METHODS a.2 and e.2, on the rank's local axis."""
+
+    wait_end: Ints
+    """L clipped to [start, end]: the row waits in [start, wait_end)"""
+    second: Codes
+    """phase of [wait_end, end): TRANSFER or UNRESOLVED"""
+    sub: Codes
+    """NXN or P2P"""
+    violated: Bools
+    """per row: ends before the last arrival (clock or match error), METHODS e.2"""
+
+
+@dataclass(frozen=True)
+class WaitPieces:
+    """Exposed waiting: segments whose leaf is comm_wait, METHODS e.3, on the rank's local axis."""
+
+    rank: Ints
+    step: Ints
+    start: Ints
+    end: Ints
+    row: Ints
+    """collectives row that the piece belongs to: the waiting instance with the latest L"""

@@ -1,0 +1,42 @@
+"""The click group, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from traceview import __version__
+from traceview.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNUSABLE, TraceviewError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="traceview")
+def cli() -> None:
+    """Where every step's time went, who made the others wait, and what to fix first."""
+
+
+def run(argv: list[str] | None = None) -> int:
+    """Run a command line. click's own exit code 1 would read as FAIL, so its standalone mode is off."""
+    try:
+        code = cli.main(args=argv, prog_name="traceview", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return EXIT_UNUSABLE
+    except (click.Abort, KeyboardInterrupt):
+        print("traceview: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except TraceviewError as error:
+        print(f"traceview: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        return EXIT_OK
+    except Exception as error:
+        if "--debug" in (argv if argv is not None else sys.argv):
+            raise
+        print(
+            f"traceview: internal error: {type(error).__name__}: {error} (--debug shows where)",
+            file=sys.stderr,
+        )
+        return EXIT_INTERNAL
+    return code if isinstance(code, int) else EXIT_OK

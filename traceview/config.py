@@ -1,0 +1,72 @@
+"""Every threshold of the product, in one place; METHODS section in brackets.
+
+They are engineering defaults, not measurements (METHODS k.12), and are printed in the report.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+US = 1_000
+MS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Config:
+    """Thresholds. Times are nanoseconds, shares are fractions."""
+
+    # a.5 idle split
+    launch_tau_min_ns: int = 10 * US
+    launch_tau_max_ns: int = 50 * US
+    sync_refill_max_ns: int = 1 * MS
+    negative_launch_share: float = 0.01
+    # b steps
+    step_min_launch_share: float = 0.5  # b.1: a last step with fewer launches than this is incomplete
+    step_min_used: int = 3
+    step_min_cover: float = 0.8  # b.2.2: a counting range must cover this share of the record
+    period_min_match: float = 0.95
+    period_slack: float = 0.005
+    period_min_repeats: int = 3
+    # c matching
+    overlap_bad: float = 0.5
+    overlap_good: float = 0.95
+    max_slip: int = 3
+    # d clocks
+    eta_min_ns: int = 20 * US
+    drift_min_instances: int = 10
+    drift_min_span: float = 0.5
+    drift_assumed_ppm: float = 50.0
+    drift_min_effect_ns: int = 10 * US
+    grade_a_sigma_ns: int = 5 * US
+    grade_b_sigma_ns: int = 50 * US
+    grade_max_violations: float = 0.005
+    eps_min_ns: int = 5 * US
+    tau_sys_ns: int = 5 * US
+    # e stragglers
+    late_share: float = 0.01
+    late_mads: float = 3.0
+    min_blame_share: float = 0.01
+    persistent_share: float = 0.70
+    transient_share: float = 0.30
+    min_steps_for_kind: int = 5
+    node_share: float = 0.75
+    slower_share: float = 0.05
+    class_transfer_ratio: float = 1.3
+    # f bandwidth
+    busbw_min_bytes_inter: int = 8_000_000
+    busbw_min_bytes_intra: int = 4_000_000
+    efficiency_healthy: float = 0.7
+    efficiency_degraded: float = 0.4
+    copy_min_bytes: int = 1_000_000
+    staging_bound_share: float = 0.10
+    # findings
+    finding_min_share: float = 0.02  # a finding that saves less than this share of the step is not shown
+    heavy_unclassified_share: float = 0.01
+    transient_step_mads: float = 5.0
+
+    def as_dict(self) -> dict[str, float]:
+        """All thresholds by name, for the report and the result."""
+        return asdict(self)
+
+
+DEFAULT = Config()

@@ -1,0 +1,66 @@
+"""Numbers for people: time from nanoseconds, bytes in decimal units, shares."""
+
+from __future__ import annotations
+
+_TIME = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
+_BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B"))
+
+
+def _digits(value: float) -> str:
+    """Three significant digits, no exponent: 1234 -> '1,234', 12.34 -> '12.3', 1.234 -> '1.23'."""
+    size = abs(value)
+    if size >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+
+
+def time(ns: float | None) -> str:
+    """Nanoseconds as the unit a person would pick.
+
+    >>> time(24_100_000_000), time(1_234), time(0), time(None)
+    ('24.1 s', '1.23 µs', '0', '-')
+    """
+    if ns is None:
+        return "-"
+    if ns == 0:
+        return "0"
+    scale, unit = next(((s, u) for s, u in _TIME if abs(ns) >= s), _TIME[-1])
+    return f"{_digits(ns / scale)} {unit}"
+
+
+def size(count: float | None) -> str:
+    """Bytes in decimal units.
+
+    >>> size(1_500_000), size(0), size(None)
+    ('1.50 MB', '0 B', '-')
+    """
+    if count is None:
+        return "-"
+    scale, unit = next(((s, u) for s, u in _BYTES if abs(count) >= s), _BYTES[-1])
+    return f"{count:.0f} B" if unit == "B" else f"{_digits(count / scale)} {unit}"
+
+
+def share(fraction: float | None) -> str:
+    """A fraction as a percentage with one decimal.
+
+    >>> share(0.3141), share(None)
+    ('31.4 %', '-')
+    """
+    return "-" if fraction is None else f"{fraction * 100:.1f} %"
+
+
+def ranks(ids: list[int]) -> str:
+    """Rank numbers as ranges.
+
+    >>> ranks([0, 1, 2, 3, 7, 9, 8]), ranks([])
+    ('0-3,7-9', '')
+    """
+    out: list[str] = []
+    ordered = sorted(set(ids))
+    start = 0
+    for i, r in enumerate(ordered):
+        if i + 1 == len(ordered) or ordered[i + 1] != r + 1:
+            first = ordered[start]
+            out.append(str(r) if first == r else f"{first}-{r}")
+            start = i + 1
+    return ",".join(out)
