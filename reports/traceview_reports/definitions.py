@@ -1,0 +1,236 @@
+"""One definition for every leaf, group, metric and column: the hover texts and the glossary of all reports.
+
+Each is one or two sentences with the formula. ``of(key)`` falls back to the part after the last dot, so a column
+may have a definition of its own (``copies.rate``) or share one (``rank``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+LEAVES = {
+    "compute": "At least one compute kernel runs on the GPU. It comes first: time that arithmetic hides is not "
+    "exposed.",
+    "gpu_opaque": "A record that hides its contents runs (a CUDA graph recorded as one interval). Counted with "
+    "compute; "
+    "communication inside cannot be seen.",
+    "comm_transfer": "No compute kernel runs and some communication kernel moves data: the part of the kernel "
+    "after "
+    "the last member arrived, [L, end).",
+    "comm_unresolved": "A communication kernel runs, but not every member was seen, so waiting and transfer "
+    "cannot be told apart.",
+    "comm_wait": "Every active communication kernel is provably waiting for a member that has not arrived, "
+    "[start, L). A lower bound: nothing moves in it.",
+    "pcie_d2h": "Only copies from device to host run.",
+    "pcie_h2d": "Only copies from host to device run.",
+    "comm_host": "A collective on the host (gloo, MPI, UCC) is in flight and the GPU does nothing that ranks "
+    "above it.",
+    "gpu_d2d": "Only copies within the device run.",
+    "gpu_memset": "Only memory sets run.",
+    "gpu_other": "Only GPU work of another class runs.",
+    "uncovered": "Nothing on the GPU, and the window lies outside the recorded range or in a stretch known to "
+    "be lost.",
+    "idle_data": "The GPU is idle and the launching thread waits for input data.",
+    "idle_sync": "The GPU is idle because the launching thread was inside a blocking call, or refills the queue "
+    "right after one (at most 1 ms).",
+    "idle_host": "The GPU is idle while the launching thread runs host code before the next launch.",
+    "idle_launch": "The GPU is idle for the latency of a launch (per rank 10 to 50 µs, twice the median).",
+    "idle_unknown": "The GPU is idle and the trace does not show why: work was queued behind an event, or no host "
+    "activity was recorded.",
+}
+
+GROUPS = {
+    "compute": "Compute kernels and opaque graphs: leaves compute + gpu_opaque.",
+    "exposed communication": "Communication that no compute hides: leaves comm_transfer + comm_unresolved + "
+    "comm_host. "
+    "Waiting for a late rank is not in it.",
+    "straggler wait": "Time in collectives spent waiting for a late rank: leaf comm_wait, n x n part. "
+    "The blame ledger splits exactly this sum.",
+    "pipeline wait": "Waiting in send and receive: leaf comm_wait, point-to-point part. Largely the pipeline "
+    "schedule, "
+    "so it is kept outside the straggler total.",
+    "PCIe staging": "Copies between host and device that nothing hides: leaves pcie_d2h + pcie_h2d.",
+    "other GPU": "Device copies, memory sets and other GPU work alone: leaves gpu_d2d + gpu_memset + gpu_other.",
+    "idle": "Nothing runs on the GPU: leaves idle_data + idle_sync + idle_host + idle_launch + idle_unknown.",
+    "uncovered": "The trace has no record here, so nothing is claimed.",
+}
+
+METRICS = {
+    "step_time": "Median over steps of T_k, where T_k = median over ranks of the step's window.",
+    "step_p50": "Median of T_k over the used steps, T_k = median over ranks of the step's window.",
+    "step_p95": "95th percentile of T_k over the used steps.",
+    "step_max": "Largest T_k of the used steps.",
+    "goodput": "Goodput of the captured steps = (compute + opaque - excess) / rank time; excess = compute time "
+    "above "
+    "what the same kernel takes on its peers or in the baseline. A slower GPU never raises it.",
+    "job_goodput": "Productive step time kept / elapsed time of the job. Needs a run log; a trace of some steps "
+    "cannot tell.",
+    "compute_share": "(compute + opaque) / rank time, without taking off excess time of slow kernels.",
+    "overlap_transfer": "|transfer and compute at once| / |transfer|: the share of data movement hidden behind "
+    "compute. "
+    "Waiting is not in it, so a straggler cannot change it.",
+    "overlap_comm": "|communication and compute at once| / |communication|, waiting included (the definition of "
+    "HolisticTraceAnalysis, kept for comparison).",
+    "overlap_potential": "|transfer and compute at once| / min(|transfer|, |compute|): 1 = nothing more can be "
+    "hidden.",
+    "staging_overlap": "Share of host-device copy time that runs beside compute or communication.",
+    "exposed_share": "Exposed communication / rank time. Waiting for late ranks is not in it.",
+    "mfu": "Model FLOPs utilisation = model FLOPs per token x tokens/s / (GPUs x dense peak of the used precision).",
+    "hfu": "Executed FLOPs / (time x GPUs x peak), a lower bound: only operators that carry FLOPs count.",
+    "busbw": "Bus bandwidth = size / time x f, f = 2(n-1)/n for all-reduce, (n-1)/n for all-gather, "
+    "reduce-scatter and "
+    "all-to-all, 1 else. Decimal GB/s, from last arrival to last end.",
+    "busy": "Share of rank time with any GPU record. A kernel that spins for a late peer counts as busy.",
+    "busy_no_wait": "Busy share without the waiting in collectives.",
+    "starvation": "(idle for data + exposed copies to the device) / rank time.",
+    "straggler_share": "Straggler wait / rank time.",
+}
+
+COLUMNS = {
+    "rank": "Global rank of the process.",
+    "host": "Host of the rank; a name that begins with ? is not told by the files and each such rank counts as "
+    "a host.",
+    "device": "Device ordinal as the profiler of that process counts.",
+    "device_name": "GPU model as recorded.",
+    "step": "Step number as the marks of the trace count.",
+    "wall": "Step time T_k: the median over ranks of the step's window.",
+    "ranks.wall": "Sum of the rank's windows over the used steps.",
+    "min": "Shortest window of the step over ranks.",
+    "max": "Longest window of the step over ranks.",
+    "slowest_rank": "The rank with the longest window of the step.",
+    "outlier": "Step time above median + 5 x median absolute deviation of the used steps.",
+    "late": "How late the rank arrives: sum over collectives of (arrival - median arrival) where positive.",
+    "late_steps": "Steps in which the rank is late / used steps. Late = lateness above max(1 % of the step, "
+    "3 robust deviations, the clock error).",
+    "truncated": "The file of this rank ends early; its counts are floors.",
+    "blame": "Waiting of others that this rank caused directly: every exposed wait is cut at the arrivals and "
+    "shared "
+    "equally by the members still missing. The column sums to the straggler wait.",
+    "origin_blame": "Direct blame after passing on what the rank itself lost waiting for others: who started "
+    "the delay.",
+    "blame_inclusive": "Blame over all waiting in collectives, also where compute hides it.",
+    "last": "The whole wait given to the last arriver (as most tools do), for comparison.",
+    "marginal": "What fixing only the last arriver would save: (n-1) x (last arrival - the one before).",
+    "waited": "Time this rank lost waiting for late members (exposed, n x n).",
+    "last_count": "In how many collectives the rank was the last to arrive, of those observed.",
+    "kind": "Kind of collective.",
+    "straggler.kind": "persistent: late in >= 70 % of at least 5 steps; transient: in <= 30 %; intermittent: "
+    "between; "
+    "too few steps: fewer than 5 used steps.",
+    "place": "What is slow as one: gpu, node (>= 75 % of a host's ranks late), stage, replica or rail.",
+    "cause": "The largest positive term of the exact explanation of the lateness.",
+    "term": "Difference of one leaf between the late rank and the reference rank; the terms add up to the lateness.",
+    "share_terms": "The term divided by the sum of the positive terms.",
+    "reference_rank": "The member with the median arrival, against which the lateness is explained.",
+    "explanation": "The cause in a sentence.",
+    "quality": "proved | estimated | lower bound | upper bound | unavailable.",
+    "names": "Kernels or ranges that differ from the reference rank, the largest first.",
+    "group": "Process group or communicator.",
+    "size_class": "Message sizes of the class.",
+    "n": "Number of operations (instances) in the row.",
+    "matched": "Instances of which every member was seen and matched.",
+    "group_size": "Number of ranks in the group.",
+    "bytes": "Sum of bytes.",
+    "collectives.bytes": "Message size S as nccl-tests counts it.",
+    "wait": "Time in the operation before the last member arrived, summed over members.",
+    "transfer": "Time in the operation after the last member arrived, summed over members.",
+    "exposed": "The part that nothing more useful hides.",
+    "algbw": "Algorithm bandwidth = size / time, decimal GB/s.",
+    "peak": "Expected bound of the link for this group, GB/s per rank and direction.",
+    "efficiency": "busbw / bound: healthy from 0.7, degraded from 0.4, suspect below.",
+    "tier": "Which link carries the group: inside an NVLink domain, host, rack ...",
+    "transport": "How the library moves the data, from its log.",
+    "algorithm": "Algorithm and protocol, from the library's log.",
+    "verdict": "Healthy, degraded, suspect, or why there is no verdict.",
+    "direction": "Direction of the copy.",
+    "mem": "Host memory: pageable copies are slow and block the host, pinned ones are not.",
+    "count": "Number of records.",
+    "total": "Sum of durations.",
+    "mean": "Mean duration.",
+    "longest": "Longest duration.",
+    "rate": "Bytes / duration, only over copies of at least 1 MB.",
+    "rate_n": "Copies of at least 1 MB that the rate is from.",
+    "idle.cause": "Leaf of the idle time.",
+    "tag": "What the host did: allocation, module load, garbage collection, queued ...",
+    "time": "Sum over ranks and used steps.",
+    "share": "Share of the rank time of all used windows.",
+    "peak_allocated": "Largest allocated device memory in the record.",
+    "peak_reserved": "Largest memory reserved by the allocator in the record.",
+    "allocator_calls": "Calls of the driver's allocation functions; in a steady step there should be none.",
+    "kernel": "Kernel or copy name as recorded.",
+    "class": "Activity class; it is decided by the name, never by the stream.",
+    "ranks_n": "On how many ranks the kernel ran.",
+    "op": "Operator that launched most of it.",
+    "hops": "Ranks the critical path visits, in order.",
+    "path.wall": "Span of the critical path of the step; its leaves sum to it and hold no waiting.",
+    "offset": "Offset of the host's clock: true = local + offset + drift x (local - reference time).",
+    "drift": "Drift of the host's clock in parts per million.",
+    "sigma": "Robust standard error of the offset.",
+    "bound": "Provable error bound of the offset: no member can end before the last one starts.",
+    "grade": "A: one host or error <= 5 µs; B: <= 50 µs; C: worse, disconnected or violated: clock-free values "
+    "are used.",
+    "violations": "Collectives that end before their last member arrives: a clock or matching error. They blame "
+    "nobody.",
+    "component": "Hosts linked by common collectives; across components nothing is compared.",
+    "instances": "Collectives the fit is from.",
+    "eta": "Offset of one rank's clock against its host.",
+    "host_axis_shift": "Shift of the host axis against the GPU axis, when many kernels start before their launch.",
+    "clock_free_gap": "Median difference of aligned and clock-free waiting, a cross-check.",
+    "members": "Ranks of the group.",
+    "level": "How instances were matched: K1 sequence numbers, K2 order in the step, K3 aligned signatures, K4 "
+    "order in time.",
+    "partial": "Instances of which some members are missing.",
+    "unmatched": "Operations without a partner.",
+    "ambiguous": "Instances whose match is not certain; they stay unresolved.",
+    "mean_late": "Mean lateness after the median member.",
+    "arrival.last": "How often the rank was the last to arrive.",
+    "file": "Input file.",
+    "format": "Format found by the first bytes.",
+    "schema_class": "Variant of the format.",
+    "events": "Records read.",
+    "repaired": "Records kept after a repair.",
+    "quarantined": "Records set aside because they cannot be true.",
+    "dropped": "Records lost: broken text or buffers.",
+    "reason": "Why the step is not in the statistics.",
+    "value": "Value of the number.",
+    "basis": "From what the number was computed.",
+    "threshold": "Engineering default of the analysis; times in ns, shares as fractions.",
+    "slow_median": "Difference per rank between the slow steps and the median of the other steps.",
+}
+
+TITLES = {
+    "straggler": "Straggler: a rank that makes others wait. It is the one with the least communication time.",
+    "goodput_ceiling": "Goodput x peak: what utilisation the lost time leaves possible.",
+    "confidence": "proved: follows from the stamps within the clock error; likely and possible: evidence is named; "
+    "cannot tell: something is missing.",
+    "rank_time": "Sum over ranks of the used windows; 100 % of the bar.",
+}
+
+ALL: dict[str, str] = (
+    COLUMNS
+    | TITLES
+    | METRICS
+    | {f"group.{k}": v for k, v in GROUPS.items()}
+    | {f"leaf.{k}": v for k, v in LEAVES.items()}
+)
+
+
+def key_of(name: str) -> str:
+    """The key under which ``name`` is defined: itself, or the part after its last dot; '' if there is none."""
+    if name in ALL:
+        return name
+    tail = name.rpartition(".")[2]
+    return tail if tail in ALL else ""
+
+
+def of(name: str) -> str:
+    """The definition of a leaf ('leaf.x'), group ('group.x'), metric or column; '' if there is none."""
+    return ALL.get(key_of(name), "")
+
+
+def glossary() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+    """(heading, [(key, term, text)]) in the order of the page."""
+    yield "Groups of the bar", [(f"group.{k}", k, v) for k, v in GROUPS.items()]
+    yield "Leaves, in order of priority", [(f"leaf.{k}", k, v) for k, v in LEAVES.items()]
+    yield "Metrics", [(k, k, v) for k, v in METRICS.items()]
+    yield "Words and columns", [(k, k.replace("_", " ").replace(".", ": "), v) for k, v in (TITLES | COLUMNS).items()]

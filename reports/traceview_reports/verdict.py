@@ -1,0 +1,126 @@
+"""The first screen, in words: the same lines, bar caption, tiles and cards for every report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from traceview import units
+from traceview.result import Finding, Metric, Result
+from traceview_reports.names import clean
+from traceview_reports.tables import metric
+
+STATUS = {"slow": "SLOW", "healthy": "HEALTHY", "cannot_tell": "CANNOT TELL"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A labelled line of the verdict."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A key number: ``define`` names its definition, ``note`` its basis."""
+
+    label: str
+    value: str
+    note: str
+    define: str
+
+
+def lines(result: Result) -> list[Line]:
+    """Status, cause, cost, what to do, rule-outs, next limit, coverage: those that are known.
+
+    Reports without a heading of their own for ``verdict.headline`` need no other line.
+    """
+    v = result.verdict
+    # The cause line repeats the headline, so with one the first line is only "slow against what".
+    first = v.slow if v.cause and v.slow else " ".join(dict.fromkeys(filter(None, (v.headline, v.slow))))
+    do = v.do + (f"  Owner: {v.owner}." if v.do and v.owner else "")
+    cause = v.cause + (f"  ({v.confidence})" if v.cause and v.confidence else "")
+    texts = (
+        (STATUS.get(v.status, v.status.upper()), first),
+        ("CAUSE", cause),
+        ("COST", v.cost),
+        ("DO", do),
+        ("NOT", v.rule_outs),
+        ("NEXT", v.next),
+        ("SEEN", v.coverage),
+    )
+    return [Line(label, clean(text, 600)) for label, text in texts if text]
+
+
+def hundred_percent(result: Result) -> str:
+    """What 100 % of the bar is."""
+    ranks, steps = len(result.run.ranks), len(result.run.steps.used)
+    return (
+        f"100.0 % = {units.time(result.budget.wall_ns)} of rank time: "
+        f"{ranks:,} rank{'s' * (ranks != 1)} × {steps:,} step{'s' * (steps != 1)}"
+    )
+
+
+def ordered(result: Result) -> list[Finding]:
+    """Findings by saving per step, those without a number last."""
+    return sorted(result.findings, key=lambda f: -(f.saving_ns_per_step or -1))
+
+
+def first(result: Result) -> list[Finding]:
+    """The cards: at most five; only one if it holds 80 % of the savings of all."""
+    found = ordered(result)
+    total = sum(f.saving_ns_per_step or 0 for f in found)
+    if found and total and (found[0].saving_ns_per_step or 0) >= 0.8 * total:
+        return found[:1]
+    return found[:5]
+
+
+def saving(finding: Finding) -> str:
+    """'−58.0 ms a step', or what is known instead."""
+    ns = finding.saving_ns_per_step
+    return f"−{units.time(ns)} a step" if ns else "saving unknown"
+
+
+def tiles(result: Result) -> list[Tile]:
+    """Goodput, MFU if known, overlap, busbw against its bound, step time."""
+    m = result.metrics
+    out = [_tile("goodput of the captured steps", m.get("goodput"), "goodput")]
+    if "mfu" in m and m["mfu"].value is not None:
+        out.append(_tile("MFU", m["mfu"], "mfu"))
+    out.append(_tile("transfer hidden by compute", m.get("overlap_transfer"), "overlap_transfer"))
+    out.append(_busbw(result))
+    out.append(_steps(result))
+    return out
+
+
+def _tile(label: str, value: Metric | None, define: str) -> Tile:
+    if value is None or value.value is None:
+        return Tile(label, "-", clean(value.basis, 80) if value else "not measured", define)
+    mark = {"upper_bound": "≤ ", "lower_bound": "≥ ", "estimated": "≈ "}.get(value.quality, "")
+    return Tile(label, mark + metric(define, value.value, value.unit), clean(value.basis, 80), define)
+
+
+def _busbw(result: Result) -> Tile:
+    """The class of collectives with the most transfer that has a bandwidth."""
+    rows = [r for r in result.collective_rows if r.busbw is not None]
+    if not rows:
+        return Tile("bus bandwidth", "-", "no collective with a size and a full match", "busbw")
+    row = max(rows, key=lambda r: r.transfer_ns)
+    bound = (
+        f"{units.share(row.efficiency)} of {row.peak:,.0f} GB/s" if row.efficiency and row.peak else "bound unknown"
+    )
+    return Tile(
+        f"{clean(row.kind, 20)} busbw", metric("busbw", row.busbw, "GB/s"), f"{bound}, {row.size_class}", "busbw"
+    )
+
+
+def _steps(result: Result) -> Tile:
+    """p50 by the metric; p95 and max are picked from the sorted steps (nearest rank)."""
+    walls = sorted(s.wall_ns for s in result.step_rows)
+    if not walls:
+        return Tile("step time", "-", "no steps", "step_time")
+    found = result.metrics.get("step_time")
+    p50 = found.value if found and found.value is not None else walls[(len(walls) - 1) // 2]
+    p95 = walls[min(len(walls) - 1, -(-95 * len(walls) // 100) - 1)]
+    note = f"p95 {units.time(p95)} · max {units.time(walls[-1])} · {len(walls):,} steps"
+    return Tile("step time, median", units.time(p50), note, "step_time")

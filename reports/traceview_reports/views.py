@@ -1,0 +1,278 @@
+"""The tables of the report: one function per table, ``Result -> View``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter as at
+from typing import Any
+
+from traceview import units
+from traceview.result import Result
+from traceview_reports.tables import Column, View, group_columns, metric
+
+
+def steps(result: Result) -> View:
+    """Steps in time order; slow ones are marked. Group columns are means over ranks."""
+    rows = result.step_rows
+    columns = (
+        Column("step", "id", at("step"), "step"),
+        Column("step time", "time", at("wall_ns"), "wall"),
+        Column("min", "time", at("min_ns"), "min", 1),
+        Column("max", "time", at("max_ns"), "max", 1),
+        Column("slowest", "id", at("slowest_rank"), "slowest_rank", 1),
+        Column("slow", "flag", at("outlier"), "outlier", 1),
+        *group_columns(rows, "share"),
+    )
+    return View(
+        "steps",
+        "Steps",
+        columns,
+        rows,
+        "No step was found. Record with a profiler schedule and call its step() in the loop, or pass a step "
+        "range name.",
+        "groups in % of the rank time of the step",
+    )
+
+
+def ranks(result: Result) -> View:
+    """Ranks, the latest first."""
+    rows = sorted(result.rank_rows, key=lambda r: (-r.late_ns, r.rank))
+    columns = (
+        Column("rank", "id", at("rank"), "rank"),
+        Column("host", "name", at("host"), "host"),
+        Column("GPU", "id", at("device"), "device", 2),
+        Column("model", "name", at("device_name"), "device_name", 2),
+        Column("rank time", "time", at("wall_ns"), "ranks.wall"),
+        Column("late", "time", at("late_ns"), "late"),
+        *group_columns(rows, "share"),
+        Column("cut", "flag", at("truncated"), "truncated", 2),
+    )
+    return View(
+        "ranks",
+        "Ranks",
+        columns,
+        rows,
+        "No rank has a used step.",
+        "groups in % of the rank time; the latest rank comes first",
+    )
+
+
+def stragglers(result: Result) -> View:
+    """Culprits by origin blame."""
+    columns = (
+        Column("rank", "id", at("rank"), "rank"),
+        Column("host", "name", at("host"), "host"),
+        Column("place", "text", at("place"), "place", 2),
+        Column("cause", "text", lambda r: r.cause.replace("_", " "), "cause"),
+        Column("how often", "text", lambda r: r.kind.replace("_", " "), "straggler.kind"),
+        Column("late steps", "text", lambda r: f"{r.late_steps}/{r.steps}", "late_steps"),
+        Column("started", "time", at("origin_blame_ns"), "origin_blame"),
+        Column("direct", "time", at("blame_ns"), "blame"),
+        Column("inclusive", "time", at("blame_inclusive_ns"), "blame_inclusive", 2),
+        Column("last arriver", "time", at("last_ns"), "last", 2),
+        Column("fix one", "time", at("marginal_ns"), "marginal", 2),
+        Column("last", "text", lambda r: f"{r.last_count}/{r.collectives}", "last_count", 2),
+        Column("quality", "text", lambda r: r.quality.replace("_", " "), "quality", 2),
+    )
+    return View(
+        "stragglers",
+        "Stragglers",
+        columns,
+        result.straggler_rows,
+        "Nobody straggles: no rank is late in enough steps with enough blame."
+        if len(result.run.ranks) > 1
+        else "One rank only: a straggler shows when the traces of the other ranks are given too.",
+        "time of other ranks lost waiting for this one, over the used steps",
+    )
+
+
+def blame(result: Result) -> View:
+    """The ledger: every lost nanosecond has a culprit."""
+    rows = sorted(result.blame, key=lambda r: (-r.origin_blame_ns, r.rank))
+    columns = (
+        Column("rank", "id", at("rank"), "rank"),
+        Column("host", "name", at("host"), "host"),
+        Column("direct", "time", at("blame_ns"), "blame"),
+        Column("started", "time", at("origin_blame_ns"), "origin_blame"),
+        Column("inclusive", "time", at("blame_inclusive_ns"), "blame_inclusive", 1),
+        Column("last arriver", "time", at("last_ns"), "last"),
+        Column("fix one", "time", at("marginal_ns"), "marginal"),
+        Column("itself waited", "time", at("waited_ns"), "waited"),
+    )
+    keys = ("blame_ns", "origin_blame_ns", "blame_inclusive_ns", "last_ns", "marginal_ns", "waited_ns")
+    sums = [units.time(sum(getattr(r, k) for r in rows)) for k in keys]
+    return View(
+        "blame",
+        "Blame ledger",
+        columns,
+        rows,
+        "No exposed waiting in fully observed collectives, so there is nobody to blame.",
+        "direct blame adds up to the straggler wait of the bar",
+        ("sum", "", *sums) if rows else (),
+    )
+
+
+def collectives(result: Result) -> View:
+    """Classes of collectives, the most exposed first."""
+    rows = sorted(result.collective_rows, key=lambda r: -(r.exposed_ns + r.wait_ns))
+    columns = (
+        Column("group", "name", at("group"), "group"),
+        Column("ranks", "int", at("group_size"), "group_size", 2),
+        Column("kind", "text", at("kind"), "kind"),
+        Column("size class", "text", at("size_class"), "size_class", 1),
+        Column("n", "int", at("n"), "n"),
+        Column("matched", "int", at("matched"), "matched", 2),
+        Column("size", "size", at("bytes"), "collectives.bytes", 2),
+        Column("wait", "time", at("wait_ns"), "wait"),
+        Column("transfer", "time", at("transfer_ns"), "transfer"),
+        Column("exposed", "time", at("exposed_ns"), "exposed"),
+        Column("algbw GB/s", "rate", at("algbw"), "algbw", 2),
+        Column("busbw GB/s", "rate", at("busbw"), "busbw"),
+        Column("bound GB/s", "rate", at("peak"), "peak", 2),
+        Column("of bound %", "share", at("efficiency"), "efficiency"),
+        Column("tier", "text", at("tier"), "tier", 2),
+        Column("transport", "name", at("transport"), "transport", 2),
+        Column("algorithm", "name", at("algorithm"), "algorithm", 2),
+        Column("verdict", "name", at("verdict"), "verdict", 2),
+    )
+    return View(
+        "collectives",
+        "Collectives",
+        columns,
+        rows,
+        "No communication was found. If the job has several ranks, record GPU activity of all of them.",
+        "times summed over members and used steps, the most exposed first",
+    )
+
+
+def copies(result: Result) -> View:
+    """Copies by direction and memory kind."""
+    columns = (
+        Column("direction", "text", at("direction"), "direction"),
+        Column("memory", "text", at("mem"), "mem"),
+        Column("copies", "int", at("count"), "count"),
+        Column("bytes", "size", at("bytes"), "bytes"),
+        Column("time", "time", at("total_ns"), "total"),
+        Column("exposed", "time", at("exposed_ns"), "exposed"),
+        Column("GB/s", "rate", at("rate"), "rate"),
+        Column("of copies", "int", at("rate_n"), "rate_n", 2),
+    )
+    return View("copies", "Copies", columns, result.copies, "No copy between host and device in the used steps.", "")
+
+
+def idle(result: Result) -> View:
+    """Idle time by cause and tag, the largest first."""
+    total = max(result.budget.wall_ns, 1)
+    columns = (
+        Column("cause", "text", lambda r: r.cause.removeprefix("idle_"), "idle.cause"),
+        Column("host did", "name", at("tag"), "tag"),
+        Column("time", "time", at("ns"), "time"),
+        Column("% of rank time", "share", lambda r: r.ns / total, "share"),
+        Column("names", "lines", at("names"), "names", 2),
+    )
+    return View(
+        "idle",
+        "Idle GPU, by cause",
+        columns,
+        sorted(result.idle, key=lambda r: -r.ns),
+        "The GPU is never idle in the used steps."
+        if not sum(v for k, v in result.budget.leaves_ns.items() if k.startswith("idle"))
+        else "Idle time was not split further. Record CPU activity beside the GPU's.",
+        "",
+    )
+
+
+def memory(result: Result) -> View:
+    """Peaks of device memory."""
+    columns = (
+        Column("rank", "id", at("rank"), "rank"),
+        Column("GPU", "id", at("device"), "device"),
+        Column("allocated", "size", at("peak_allocated"), "peak_allocated"),
+        Column("reserved", "size", at("peak_reserved"), "peak_reserved"),
+        Column("driver allocations", "int", at("allocator_calls"), "allocator_calls"),
+    )
+    return View(
+        "memory",
+        "Device memory",
+        columns,
+        result.memory,
+        "The traces hold no memory samples. Record with profile_memory=True.",
+        "",
+    )
+
+
+def kernels(result: Result) -> View:
+    """Kernels by total time."""
+    columns = (
+        Column("kernel", "name", at("name"), "kernel"),
+        Column("class", "text", at("cls"), "class"),
+        Column("n", "int", at("count"), "count"),
+        Column("total", "time", at("total_ns"), "total"),
+        Column("mean", "time", at("mean_ns"), "mean"),
+        Column("longest", "time", at("max_ns"), "longest", 2),
+        Column("ranks", "int", at("ranks"), "ranks_n", 2),
+        Column("launched by", "name", at("op"), "op", 2),
+    )
+    return View(
+        "kernels",
+        "Kernels",
+        columns,
+        sorted(result.kernels, key=lambda r: -r.total_ns),
+        "No GPU record lies in a used step. Record CUDA (or ROCm) activity.",
+        "over all ranks and used steps",
+    )
+
+
+def path(result: Result) -> View:
+    """Cross-rank critical path of each step."""
+    rows = [_PathRow(p) for p in result.critical_path]
+    columns = (
+        Column("step", "id", at("step"), "step"),
+        Column("span", "time", at("wall_ns"), "path.wall"),
+        *group_columns(rows, "share"),
+        Column("ranks visited", "text", lambda r: " → ".join(map(str, r.hops[:12])), "hops", 2),
+    )
+    return View(
+        "path",
+        "Critical path",
+        columns,
+        rows,
+        "No critical path: it needs matched collectives of all ranks on comparable clocks.",
+        "what the step is made of across ranks, in %: waiting takes no time, the path jumps to the late rank",
+    )
+
+
+class _PathRow:
+    """A path row with the (empty) sub-leaves that group columns look at."""
+
+    sub_ns: dict[str, int] = {}
+
+    def __init__(self, row: Any) -> None:
+        self.step, self.wall_ns, self.leaves_ns, self.hops = row.step, row.wall_ns, row.leaves_ns, row.hops
+
+
+def metrics(result: Result) -> View:
+    """Every metric with its basis and quality."""
+    columns = (
+        Column("metric", "name", lambda m: m[0].replace("_", " "), "value"),
+        Column("value", "text", lambda m: metric(m[0], m[1].value, m[1].unit), "value"),
+        Column("n", "int", lambda m: m[1].n, "n"),
+        Column("quality", "text", lambda m: m[1].quality.replace("_", " "), "quality"),
+        Column("basis", "name", lambda m: m[1].basis, "basis", 2),
+    )
+    return View("metrics", "Metrics", columns, list(result.metrics.items()), "No metric could be computed.", "")
+
+
+VIEWS: tuple[Callable[[Result], View], ...] = (
+    steps,
+    stragglers,
+    blame,
+    ranks,
+    collectives,
+    copies,
+    idle,
+    memory,
+    kernels,
+    path,
+    metrics,
+)

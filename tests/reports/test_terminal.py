@@ -1,0 +1,84 @@
+"""The terminal report: the verdict first, aligned, never wider than the terminal, safe with hostile names."""
+
+import re
+
+import pytest
+
+from builders.results import ALL
+from traceview_reports import terminal
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
+    for verbose in (False, True):
+        text = terminal.render(ALL[name](), width=width, verbose=verbose)
+        assert max(map(len, text.split("\n"))) <= width
+        assert "\x1b" not in text
+
+
+def test_the_first_screen_in_its_shape() -> None:
+    lines = terminal.render(ALL["slow_rank"](), width=120).split("\n")
+    assert [line.split(" ")[0] for line in lines[:9] if line and line[0] != " "] == [
+        "SLOW",
+        "CAUSE",
+        "COST",
+        "DO",
+        "NOT",
+        "NEXT",
+        "SEEN",
+    ]
+    assert lines[0].startswith("SLOW   560 ms a step, 11.5 % over")
+    assert any(line.startswith("DO     cordon") and line.endswith("Owner: hardware.") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "word"), [("healthy", "HEALTHY"), ("one_rank", "CANNOT TELL"), ("cpu_only", "CANNOT TELL")]
+)
+def test_the_other_verdicts(name: str, word: str) -> None:
+    text = terminal.render(ALL[name](), width=100)
+    assert text.startswith(word)
+    assert "COST" not in text.split("Where the time goes")[0], "what is unknown is left out"
+
+
+def test_numbers_are_never_cut() -> None:
+    text = terminal.render(ALL["everything_wrong"](), width=80, verbose=True)
+    table = text.split("Ranks ")[1].split("\n\n")[0]
+    assert "…" not in table
+    assert "5.63 s" in table and "84.7" in table
+
+
+def test_many_ranks_stay_short() -> None:
+    text = terminal.render(ALL["many"](), width=80)
+    assert text.count("\n") < 90
+    assert "and 504 more" in text
+    assert re.search(r"^ +331  node-041", text, re.MULTILINE), "the latest rank is among those shown"
+
+
+def test_colour_only_adds_escapes() -> None:
+    result = ALL["slow_rank"]()
+    plain = terminal.render(result, width=90)
+    colour = terminal.render(result, width=90, color=True)
+    assert "\x1b[" in colour
+    assert re.sub(r"\x1b\[[0-9;]*m", "", colour) == plain
+
+
+def test_hostile_names_stay_text() -> None:
+    text = terminal.render(ALL["hostile"](), width=100, color=True, verbose=True)
+    assert not re.findall(r"\x1b\[31m", text), "a colour that comes from a name"
+    assert "[red]" in text, "markup is shown, not obeyed"
+    assert "\u2028" not in text
+
+
+def test_losses_and_assumptions_are_said() -> None:
+    text = terminal.render(ALL["everything_wrong"](), width=100, verbose=True)
+    for said in (
+        "4 of 16 ranks missing: 8-10,15",
+        "41 records lost",
+        "files cut short, their counts are floors: rank 2",
+        "step 0 left out: first recorded step",
+        "no class for my_company::secret_kernel<int> (40.0 ms)",
+        "two files claim rank 5",
+        "assumed: NIC speed unknown",
+    ):
+        assert said in text

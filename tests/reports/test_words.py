@@ -1,0 +1,104 @@
+"""What every report shares: shares that add up, definitions for everything, names that cannot do harm."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders.results import ALL, EVIL
+from traceview.result import Result, group_ns
+from traceview.schema import GROUPS, LEAVES
+from traceview_reports import definitions, verdict, views, views_quality
+from traceview_reports.names import clean
+from traceview_reports.tables import Column, parts
+
+TABLES = (
+    *views.VIEWS,
+    views_quality.hosts,
+    views_quality.rank_clocks,
+    views_quality.clock_gaps,
+    views_quality.matching,
+    views_quality.arrivals,
+    views_quality.sources,
+    views_quality.excluded,
+    views_quality.unclassified,
+    views_quality.thresholds,
+)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_bar_adds_up_to_one_hundred(name: str) -> None:
+    result = ALL[name]()
+    shown = parts(result)
+    assert sum(p.tenths for p in shown) == 1000
+    assert sum(p.ns for p in shown) == result.budget.wall_ns
+    assert [p.group for p in shown] == list(GROUPS)
+    assert all(abs(p.tenths / 1000 - result.budget.shares[p.group]) < 0.001 for p in shown)
+
+
+@given(st.lists(st.integers(0, 10**15), min_size=len(LEAVES), max_size=len(LEAVES)))
+def test_rounded_shares_add_up_whatever_the_leaves(values: list[int]) -> None:
+    result = ALL["one_rank"]()
+    result.budget.leaves_ns = dict(zip(LEAVES, values, strict=True))
+    result.budget.sub_ns = {"comm_wait.nxn": result.budget.leaves_ns["comm_wait"], "comm_wait.p2p": 0}
+    shown = parts(result)
+    assert sum(p.tenths for p in shown) == (1000 if sum(values) else 0)
+    assert all(abs(p.tenths - 1000 * p.share) < 1 for p in shown)
+
+
+def test_everything_has_a_definition() -> None:
+    result = ALL["everything_wrong"]()
+    columns: list[Column] = [c for build in TABLES for c in build(result).columns]
+    missing = [c.label for c in columns if not definitions.of(c.define)]
+    missing += [leaf for leaf in LEAVES if not definitions.of(f"leaf.{leaf}")]
+    missing += [group for group in GROUPS if not definitions.of(f"group.{group}")]
+    missing += [t.label for t in verdict.tiles(result) if not definitions.of(t.define)]
+    missing += [what for what, _, key in views_quality.counts(result) if not definitions.of(key)]
+    assert not missing
+
+
+def test_every_definition_is_a_sentence_of_its_own() -> None:
+    texts = [text for _, rows in definitions.glossary() for _, _, text in rows]
+    assert not [t for t in texts if not t.endswith((".", "..."))]
+    assert not [t for t in texts if ".md" in t or "METHODS" in t]
+
+
+@pytest.mark.parametrize("build", TABLES, ids=lambda b: b.__name__)
+def test_a_table_without_rows_says_why(build: object) -> None:
+    empty = Result.from_json(ALL["one_rank"]().to_json())
+    for name in ("step_rows", "rank_rows", "kernels", "collective_rows", "copies", "idle", "memory"):
+        setattr(empty, name, [])
+    empty.run.sources, empty.run.steps.excluded, empty.metrics, empty.thresholds = [], [], {}, {}
+    view = build(empty)  # type: ignore[operator]
+    assert not view.rows and view.empty.endswith(".")
+
+
+def test_the_ledger_sums_to_the_straggler_wait() -> None:
+    result = ALL["slow_rank"]()
+    view = views.blame(result)
+    lost = group_ns(result.budget.leaves_ns, result.budget.sub_ns)["straggler wait"]
+    assert sum(r.blame_ns for r in view.rows) == lost
+    assert view.total[2] == "4.06 s"
+
+
+def test_one_card_when_it_holds_four_fifths() -> None:
+    result = ALL["slow_rank"]()
+    assert len(verdict.first(result)) == 3
+    result.findings[0].saving_ns_per_step = 10**9
+    assert [f.id for f in verdict.first(result)] == ["straggler"]
+    result.findings.reverse()
+    assert verdict.ordered(result)[0].id == "straggler"
+
+
+@given(st.text(max_size=300), st.integers(3, 50))
+def test_clean_names_are_one_short_printable_line(text: str, limit: int) -> None:
+    out = clean(text, limit)
+    assert len(out) <= limit and "\n" not in out and "\x1b" not in out and "\u2028" not in out and "\u202e" not in out
+    assert clean(out, limit) == out
+
+
+def test_clean_keeps_what_is_harmless() -> None:
+    assert clean("void at::native::vectorized_elementwise_kernel<4, µ>") == (
+        "void at::native::vectorized_elementwise_kernel<4, µ>"
+    )
+    assert "\x1b" not in clean(EVIL)
+    assert len(clean("x" * 5_000_000)) == 200
