@@ -1,0 +1,48 @@
+"""Names of host intervals -> kind and step marks."""
+
+from __future__ import annotations
+
+import pytest
+
+from traceview_parsers.host_names import HostNames, Mark, mark
+
+
+@pytest.mark.parametrize(
+    ("name", "plain", "kind"),
+    [
+        ("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", "annotation", "data"),
+        ("## wait_for_training_batch ##", "annotation", "data"),
+        ("## data ##", "annotation", "data"),
+        ("DALIGenericIterator.__next__", "annotation", "data"),
+        ("metadata", "annotation", "annotation"),
+        ("my_loader", "annotation", "data"),
+        ("aten::item", "op", "sync"),
+        ("aten::mm", "op", "op"),
+        ("cudaStreamSynchronize", "runtime", "sync"),
+        ("hipMemcpyWithStream", "runtime", "sync"),
+        ("cudaMemcpyAsync", "runtime", "runtime"),
+        ("gloo:all_reduce", "annotation", "host_comm"),
+        ("nccl:all_reduce", "annotation", "annotation"),
+        ("ProfilerStep#5", "op", "annotation"),
+    ],
+)
+def test_kind(name: str, plain: str, kind: str) -> None:
+    assert HostNames.of(("^my_loader$",)).kind(name, plain) == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ProfilerStep#12", Mark("profiler_step", "ProfilerStep", 12)),
+        ("Optimizer.step#SGD.step", Mark("optimizer", "Optimizer.step#SGD.step", None)),
+        ("execute_context_1(888_788544)_generation_0(0)", Mark("range", "execute_context", None)),
+        ("step[EXTEND bs=1 toks=4]", Mark("range", "step[...]", None)),
+        ("## forward ##", Mark("range", "## forward ##", None)),
+        ("train step 7", Mark("range", "train step", 7)),
+        ("iteration_12", Mark("range", "iteration", 12)),
+        ("## backward ##", None),
+        ("layer 3", None),
+    ],
+)
+def test_mark(name: str, expected: Mark | None) -> None:
+    assert mark(name) == expected
