@@ -23,6 +23,8 @@ class Transfer:
     latency: int = 0
     loads: dict[str, int] = field(default_factory=dict)
     members: list[int] = field(default_factory=list)
+    lags: list[int] = field(default_factory=list)
+    """per member: how much later than the transfer it ends, ns"""
     arrived: int = 0
     last_arrival: int = -1
     end: int = -1
@@ -68,9 +70,10 @@ class Graph:
         (self.after_end if side == "e" else self.after_start)[other].append((me, lag))
         self.pending[me] += 1
 
-    def join(self, me: int, transfer: Transfer) -> None:
-        """``me`` is a member of the instance: it ends when the transfer ends."""
+    def join(self, me: int, transfer: Transfer, lag: int = 0) -> None:
+        """``me`` is a member of the instance: it ends ``lag`` ns after the transfer ends."""
         transfer.members.append(me)
+        transfer.lags.append(lag)
         self.transfer_of[me] = transfer
 
     def run(self) -> None:
@@ -136,8 +139,8 @@ class Graph:
             self._progress(now)
             self._active.remove(transfer)
             self._reschedule(now)
-        for me in transfer.members:
-            self._ended(me, now)
+        for me, lag in zip(transfer.members, transfer.lags, strict=True):
+            self._push(now + lag, 0, me)
 
     def _progress(self, now: int) -> None:
         for flow in self._active:

@@ -230,6 +230,8 @@ class Job:
     accumulate: int = 1
     buckets: int = 3
     jitter: float = 0.002
+    end_jitter_ns: int = 0
+    """members of a collective end up to this much apart"""
     loader_ns: int = 150 * US
     batch_bytes: int = 12_000_000
     launch_ns: int = 5 * US

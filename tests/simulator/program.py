@@ -200,14 +200,15 @@ class RankProgram:
         waits: Iterable[GpuRecord] = (),
         role: str = "",
         not_before: int = 0,
+        lag: int = 0,
     ) -> GpuRecord:
-        """Launch this rank's part of a collective."""
+        """Launch this rank's part of a collective; it ends ``lag`` ns after the transfer."""
         op = self.launch(
             stream, "comm", name, 0, waits, "cudaLaunchKernelExC", not_before,
             instance=instance, role=role, size=instance.size,
         )  # fmt: skip
         op.grid, op.block = (24, 1, 1), (544, 1, 1)
-        self.graph.join(op.node, instance.transfer)
+        self.graph.join(op.node, instance.transfer, lag)
         instance.ops[self.rank] = op
         return op
 

@@ -129,6 +129,7 @@ class Trainer:
     def _communicate(self, stream: int, instance: Instance, waits: tuple[GpuRecord, ...], role: str) -> GpuRecord:
         verb = {"allreduce": "all_reduce", "allgather": "_all_gather_base", "reduce_scatter": "_reduce_scatter_base"}
         label = role or verb.get(instance.kind, "all_to_all")
+        lag = self.job.ticks(self.random.randrange(self.job.end_jitter_ns)) if self.job.end_jitter_ns else 0
         with self.p.range("op", f"c10d::{label}"):
             self.p.busy(1_000)
             with self.p.range("op", "record_param_comms", instance):
@@ -136,7 +137,7 @@ class Trainer:
                 with self.p.range("annotation", f"nccl:{label}"):
                     self.p.call("cudaEventRecord", 1_000)
                     self.p.call("cudaStreamWaitEvent", 1_000)
-                    op = self.p.communicate(stream, instance, NAMES[instance.kind], waits, role)
+                    op = self.p.communicate(stream, instance, NAMES[instance.kind], waits, role, lag=lag)
         return op
 
     # a step -----------------------------------------------------------------------------------------
