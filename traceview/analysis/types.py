@@ -92,3 +92,60 @@ class WaitPieces:
     end: Ints
     row: Ints
     """collectives row that the piece belongs to: the waiting instance with the latest L"""
+
+
+@dataclass(frozen=True)
+class OpPhases:
+    """``Phases`` of one rank, brought to the rows of its ``gpu_ops`` table (one element per row)."""
+
+    row: Ints
+    """collectives row of the run, -1 = none"""
+    wait_end: Ints
+    second: Codes
+    sub: Codes
+
+
+@dataclass(frozen=True)
+class Segments:
+    """A device's record cut into stretches of one phase: stretch i is [bounds[i], bounds[i + 1])."""
+
+    bounds: Ints
+    phase: Codes
+    """index into ``phases.PHASES``; leaf = ``phases.LEAF_OF[phase]``"""
+
+
+@dataclass(frozen=True)
+class IdleCause:
+    """Idle time of one cause and tag, per window, with the host ranges that cover most of it."""
+
+    leaf: str
+    tag: str
+    ns: Ints
+    names: list[str]
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """The exclusive decomposition of the windows of one (rank, device), METHODS a. Arrays are int64 ns."""
+
+    rank: int
+    device: int
+    window: Ints
+    """row numbers of these windows in the ``Windows`` given"""
+    leaves: Ints
+    """[windows, len(LEAVES)]: each row sums to its window exactly"""
+    sub: Ints
+    """[windows, len(SUB_LEAVES)]: those of one leaf sum to it"""
+    masks: Ints
+    """sets of active phases, bit = index into ``phases.PHASES``, idle causes left out"""
+    coactivity: Ints
+    """[windows, len(masks)]: each row sums to its window exactly (METHODS a.1)"""
+    companions: dict[str, Ints]
+    """METHODS a.4 by name, per window; they overlap and do not sum"""
+    idle: list[IdleCause]
+    segments: Segments
+    waits: WaitPieces
+    """exposed waiting in the windows"""
+    exposed: Ints
+    """per gpu_ops row of the rank: its exclusive share of comm_transfer, comm_unresolved or pcie_*, used windows"""
+    tau_ns: int
