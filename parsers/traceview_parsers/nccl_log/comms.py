@@ -70,10 +70,10 @@ def shape_or_end(state: State, ctx: Context, message: str) -> bool:
 
 def connected(state: State, ctx: Context, message: str) -> bool:
     """``Connected all rings, use ring PXN b GDR b``; the other ``Connected`` lines say nothing more."""
-    found = grammar.RINGS_CONNECTED.fullmatch(message)
+    found = grammar.RINGS_CONNECTED.fullmatch(message) if message.startswith("Connected all rings,") else None
     if found is not None:
         _with_pointer(state, ctx, found[2]).facts["gdr"] = found[1] == "1"
-    return found is not None or re.fullmatch(r"Connected (all|NVLS|binomial|to) .*|Connected .*", message) is not None
+    return found is not None or message.startswith("Connect")
 
 
 def _with_pointer(state: State, ctx: Context, pointer: str | None) -> Comm:

@@ -31,7 +31,9 @@ HANDLERS: dict[bytes, Handler] = {
     **dict.fromkeys((b"+ PC", b"+ NV", b"+ NE", b"+ XG"), hardware.graph),
     **dict.fromkeys((b"Late", b"Broa", b"Redu", b"AllR", b"AllG"), tuning.table),
 }
-# Messages that carry nothing we keep. Their number is the `skipped` of nobody: they are whole and known.
+# The begins of the messages that fill a log with all subsystems and carry nothing we keep.
+QUIET = frozenset((b"[Pro", b"New ", b"misc", b"Mem ", b"resp", b"opId"))
+# Other messages that are known and carry nothing we keep.
 NOISE = re.compile(
     rb"\[Proxy|New proxy|Connect(ed|ion) to proxy|proxy|ncclProxy|\[Service|resp\.|UDS|opId|\[?(Send|Recv)Proxy|"
     rb"misc/|init\.cc|\w+\.cc:\d+ (?!->)|Mem |Cuda Host|cudaDriver|NVLS|Tree|threadThr|Threads|Setting aff|P2P |P2p |"
@@ -54,37 +56,41 @@ class Scanner:
 
     def feed(self, block: bytes) -> None:
         """Take a block that ends at a line end."""
-        state, contexts = self.state, self._contexts
-        for line in block.split(b"\n"):
-            state.lines += 1
+        state, contexts, record = self.state, self._contexts, self._record
+        before = state.lines
+        for state.lines, line in enumerate(block.split(b"\n"), before + 1):
             at = line.find(b"NCCL INFO ")
-            if at < 0 or line.find(b"NCCL ", at + 10) >= 0 or b"\x1b" in line or line[-1:] in (b"]", b"\r"):
-                self._line(line)
+            if at < 0:
+                if b"NCCL " in line:
+                    self._line(line)
+                elif line:
+                    self._other(line)
                 continue
-            head = line[:at]
-            ctx = contexts.get(head)
-            if ctx is None:
-                ctx = self._context(line)
+            ctx = contexts.get(line[:at])
+            if ctx is None or line.find(b"NCCL ", at + 10) >= 0 or line[-1:] in b"]\r":
+                ctx = self._context(line, at)
                 if ctx is None:
                     self._line(line)
                     continue
-            self._record(ctx, line[at + 10 :])
+            record(ctx, line[at + 10 :])
 
     def feed_cut(self, line: bytes) -> None:
         """Take a last line without line end: whatever it says may be cut, so only complete Init lines count."""
         self.state.lines += 1
         self._line(line, closed=False)
 
-    def _context(self, line: bytes) -> Context | None:
-        """Context of a line that holds one record, remembered by the text before it."""
-        found = grammar.PREFIX.search(line)
-        if found is None or found["level"] != b"INFO":
+    def _context(self, line: bytes, at: int) -> Context | None:
+        """Context of a plain line that holds one record, remembered by the text before it; None: look closer."""
+        found = grammar.PREFIX.match(line)
+        if found is None or found["src"] or found.end() != at + 9 or line.find(b"NCCL ", at + 10) >= 0:
+            return None
+        if b"\x1b" in line or line[-1:] in b"]\r":
             return None
         ctx = self._resolve(found, line, first=True)
-        if ctx is not None and found.start() == 0 and found["src"] is None:
+        if ctx is not None:
             if len(self._contexts) > 100_000:
                 self._contexts.clear()
-            self._contexts[line[: found.end() - 9]] = ctx
+            self._contexts[line[:at]] = ctx
         return ctx
 
     def _resolve(self, found: re.Match[bytes], line: bytes, *, first: bool) -> Context | None:
@@ -124,9 +130,14 @@ class Scanner:
             if not self.calls.add(ctx, message):
                 state.tear(ctx.proc)
             return
-        handler = HANDLERS.get(message[:4])
-        if handler is None:
-            if NOISE.match(message) and message[:1] != b" ":
+        key = message[:4]
+        if key in QUIET:
+            return
+        handler = HANDLERS.get(key)
+        if b" Bytes -> " in message:
+            handler = tuning.choice
+        elif handler is None:
+            if key[:1] != b" " and NOISE.match(message):
                 return
             handler = self._rare(message)
         text = message.decode("utf8", "replace")
@@ -135,8 +146,6 @@ class Scanner:
 
     @staticmethod
     def _rare(message: bytes) -> Handler:
-        if b" Bytes -> " in message:
-            return tuning.choice
         if message[:1].isdigit():
             return comms.channels
         if message[:1] == b" ":
@@ -144,8 +153,6 @@ class Scanner:
         return hardware.environment
 
     def _unhandled(self, ctx: Context, message: bytes, text: str) -> None:
-        if b" Bytes -> " in message and tuning.choice(self.state, ctx, text):
-            return
         if messages.note(self.state, ctx.proc, text, warning=False) or messages.TRAIL.fullmatch(text):
             return
         if message[:4] in (b"Chan", b"Ring", b"Coll", b"comm", b"[Ran"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from traceview_parsers.nccl_log import grammar
 from traceview_parsers.nccl_log.state import Comm, Context, State
@@ -47,27 +48,29 @@ def _name(text: str) -> str:
 
 def choice(state: State, ctx: Context, message: str) -> bool:
     """``[Name: ]B Bytes -> Algo .. proto ..`` in its forms of 2.20 to 2.30."""
-    channels: int | None = None
-    protocol: str | None = None
-    found = grammar.CHOICE_NAMES.fullmatch(message)
-    if found is not None:
-        function, size, algorithm, protocol = found[1], found[2], _name(found[3]), _name(found[4])
-        channels = int(found[6]) - int(found[5]) + 1
-    else:
-        found = grammar.CHOICE_NUMBERS.fullmatch(message)
-        if found is not None:
-            function, size = found[1], found[2]
-            algorithm, protocol = _numbered(grammar.ALGORITHMS, found[3]), _numbered(grammar.PROTOCOLS, found[4])
-        else:
-            found = grammar.CHOICE_KERNEL.fullmatch(message)
-            if found is None:
-                return False
-            function, size, algorithm = found[1], found[2], found[3]
-            channels = int(found[4]) if found[4] else None
-    comm = _comm(ctx, function)
-    key = (ctx.proc, comm, function, int(size), algorithm, protocol, channels)
+    found = _choice(message)
+    if found is None:
+        return False
+    key = (ctx.proc, _comm(ctx, found[0]), *found)
     state.choices[key] = state.choices.get(key, 0) + 1
     return True
+
+
+@lru_cache(maxsize=4096)
+def _choice(message: str) -> tuple[str | None, int, str, str | None, int | None] | None:
+    """(function, bytes, algorithm, protocol, channels)"""
+    found = grammar.CHOICE_NAMES.fullmatch(message)
+    if found is not None:
+        channels = int(found[6]) - int(found[5]) + 1
+        return found[1], int(found[2]), _name(found[3]), _name(found[4]), channels
+    found = grammar.CHOICE_NUMBERS.fullmatch(message)
+    if found is not None:
+        algorithm, protocol = _numbered(grammar.ALGORITHMS, found[3]), _numbered(grammar.PROTOCOLS, found[4])
+        return found[1], int(found[2]), algorithm, protocol, None
+    found = grammar.CHOICE_KERNEL.fullmatch(message)
+    if found is not None:
+        return found[1], int(found[2]), found[3], None, int(found[4]) if found[4] else None
+    return None
 
 
 def _numbered(names: tuple[str, ...], number: str) -> str:
