@@ -6,7 +6,8 @@ file per table that has rows. Several parts make a run; a rank has exactly one p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -97,20 +98,34 @@ class Part:
             return pa.ipc.open_file(source).read_all()
 
 
-def write_part(folder: Path, meta: PartMeta, tables: dict[str, Any]) -> Part:
-    """Write a part: each table validated against its declaration, empty ones left out, ``part.json`` last."""
+def write_part(folder: Path, meta: PartMeta, tables: dict[str, Any | Iterable[Any]]) -> Part:
+    """Write a part: each table validated against its declaration, empty ones left out, ``part.json`` last.
+
+    A table may be given as an iterable of tables, written as they come so that they need not fit in memory together;
+    their dictionaries must then be the same. Tables are taken in the given order.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
-        TABLES[name].validate(table)
-        meta.rows[name] = table.num_rows
-        if table.num_rows:
-            with (
-                pa.OSFile(str(folder / f"{name}.arrow"), "wb") as sink,
-                pa.ipc.new_file(sink, table.schema) as out,
-            ):
-                out.write_table(table)
+        pieces = iter((table,)) if isinstance(table, pa.Table) else iter(table)
+        meta.rows[name] = _write_table(folder / f"{name}.arrow", TABLES[name], pieces)
     (folder / "part.json").write_bytes(msgspec.json.encode(meta))
     return Part(folder, meta)
+
+
+def _write_table(path: Path, declared: Table, pieces: Iterator[Any]) -> int:
+    """Write the pieces of one table as one Arrow IPC file, no file if there are no rows; returns the rows."""
+    rows = 0
+    with ExitStack() as stack:
+        out: Any = None
+        for piece in pieces:
+            declared.validate(piece)
+            if piece.num_rows:
+                if out is None:
+                    sink = stack.enter_context(pa.OSFile(str(path), "wb"))
+                    out = stack.enter_context(pa.ipc.new_file(sink, piece.schema))
+                out.write_table(piece)
+                rows += piece.num_rows
+    return rows
 
 
 def with_rank(table: Any, rank: int) -> Any:
