@@ -31,6 +31,7 @@ from simulator.job import (
 )
 from simulator.kineto import write_kineto
 from simulator.network import Network
+from simulator.nsight import write_nsight
 from simulator.simulate import Sim, simulate
 
 __all__ = [
@@ -65,4 +66,5 @@ __all__ = [
     "capture",
     "simulate",
     "write_kineto",
+    "write_nsight",
 ]
