@@ -159,3 +159,8 @@ def _share_of(group: str) -> Callable[[Any], float | None]:
 
 def _mean_of(group: str, ranks: int) -> Callable[[Any], int]:
     return lambda row: group_ns(row.leaves_ns, row.sub_ns)[group] // max(ranks, 1)
+
+
+def group_parts(row: Any) -> list[tuple[str, int]]:
+    """(colour key, ns) of each group that occurs in a row, in the fixed order."""
+    return [(GROUP_KEYS[g][0], ns) for g, ns in group_ns(row.leaves_ns, row.sub_ns).items() if ns]

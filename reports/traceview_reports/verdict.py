@@ -38,8 +38,8 @@ def lines(result: Result) -> list[Line]:
     v = result.verdict
     # The cause line repeats the headline, so with one the first line is only "slow against what".
     first = v.slow if v.cause and v.slow else " ".join(dict.fromkeys(filter(None, (v.headline, v.slow))))
-    do = v.do + (f"  Owner: {v.owner}." if v.do and v.owner else "")
-    cause = v.cause + (f"  ({v.confidence})" if v.cause and v.confidence else "")
+    do = f"{v.do.rstrip('. ')}. Owner: {v.owner}." if v.do and v.owner else v.do
+    cause = f"{v.cause} ({v.confidence})" if v.cause and v.confidence else v.cause
     texts = (
         (STATUS.get(v.status, v.status.upper()), first),
         ("CAUSE", cause),
