@@ -8,6 +8,7 @@ links shared at fair rates, and all members end together.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -161,5 +162,5 @@ class Graph:
             if needed == flow.needed and flow.version:
                 continue  # same rate: the end that was computed stands
             flow.needed, flow.version = needed, flow.version + 1
-            rest = needed if flow.left == 1.0 else int(flow.left * needed) + 1
+            rest = max(0, math.ceil(flow.left * needed - 1e-3))  # what rounding left is is no time
             self._push(now + -(-rest // self.tick) * self.tick, 3, flow, flow.version)
