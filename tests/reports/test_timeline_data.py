@@ -5,9 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from traceview.analysis.phases import CODE
+from traceview.analysis.types import Segments
 from traceview.errors import TraceviewError
-from traceview.schema import LEAVES
-from traceview_reports.html.timeline_data import GROUP_NAMES, Detail, Focus, RankDetail, origin_of, parse_focus
+from traceview_reports.html.timeline_data import (
+    GROUP_NAMES,
+    GROUP_OF_PHASE,
+    Detail,
+    Focus,
+    RankDetail,
+    origin_of,
+    parse_focus,
+)
 
 
 def test_common_axis_has_offset_drift_and_the_host_shift_only_for_host_stamps():
@@ -21,22 +30,34 @@ def test_common_axis_is_exact_for_epoch_stamps():
     assert RankDetail(offset_ns=3).common(np.array([stamp])).tolist() == [stamp + 3]
 
 
-def test_every_leaf_has_the_group_of_the_schema_and_a_p2p_wait_is_a_pipeline_wait():
-    n = len(LEAVES)
-    plain = RankDetail(piece_leaf=np.arange(n, dtype=np.int8))
-    names = [GROUP_NAMES[g] for g in plain.piece_group]
-    assert names[LEAVES.index("compute")] == "compute"
-    assert names[LEAVES.index("comm_wait")] == "straggler wait"
-    assert names[LEAVES.index("comm_host")] == "exposed communication"
-    assert names[LEAVES.index("uncovered")] == "uncovered"
-    split = RankDetail(piece_leaf=np.arange(n, dtype=np.int8), piece_sub=np.ones(n, np.int8))
-    assert GROUP_NAMES[split.piece_group[LEAVES.index("comm_wait")]] == "pipeline wait"
+@pytest.mark.parametrize(
+    ("phase", "group"),
+    [
+        ("compute.fused_comm", "compute"),
+        ("gpu_opaque", "compute"),
+        ("comm_host", "exposed communication"),
+        ("comm_wait.nxn", "straggler wait"),
+        ("comm_wait.p2p", "pipeline wait"),
+        ("pcie_d2h.pinned", "PCIe staging"),
+        ("idle_host:gc", "idle"),
+        ("uncovered", "uncovered"),
+    ],
+)
+def test_every_phase_has_the_group_of_the_budget(phase, group):
+    assert GROUP_NAMES[GROUP_OF_PHASE[CODE[phase]]] == group
+    assert len(GROUP_OF_PHASE) == len(CODE)
+
+
+def test_pieces_are_segments_of_positive_length_since_the_origin():
+    rank = RankDetail(offset_ns=5, segments=Segments(np.array([10, 20, 20, 30]), np.array([0, 1, 2], np.int8)))
+    assert [a.tolist() for a in rank.pieces(10)] == [[5, 15], [15, 25], [0, 2]]
+    assert len(RankDetail().pieces(0)[0]) == 0
 
 
 def test_a_window_becomes_a_view_since_the_origin():
     ranks = {
         0: RankDetail(step_start=np.array([1_000])),
-        1: RankDetail(offset_ns=-400, piece_start=np.array([1_300])),
+        1: RankDetail(offset_ns=-400, segments=Segments(np.array([1_300, 1_400]), np.zeros(1, np.int8))),
     }
     detail = Detail(ranks, origin_of(ranks))
     assert detail.origin_ns == 900

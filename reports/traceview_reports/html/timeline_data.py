@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from traceview.analysis.types import Codes, Ints
+from traceview.analysis.phases import PHASES, leaf_name
+from traceview.analysis.types import Codes, Ints, Segments
 from traceview.errors import TraceviewError
-from traceview.schema import GROUPS, LEAVES
+from traceview.schema import GROUPS
 
 
 def no_ints() -> Ints:
@@ -27,11 +28,18 @@ def no_codes() -> Codes:
     return np.empty(0, np.int8)
 
 
+def no_segments() -> Segments:
+    """No segment."""
+    return Segments(no_ints(), no_codes())
+
+
 GROUP_NAMES = tuple(GROUPS)
-"""The groups of a piece, in the order of ``schema.GROUPS``; their codes are used in the page."""
-_GROUP_OF_LEAF = np.array(
-    [next((g for g, leaves in enumerate(GROUPS.values()) if leaf in leaves), 2) for leaf in LEAVES], np.int8
+"""Groups in the order of ``schema.GROUPS``; their codes are used in the page."""
+GROUP_OF_PHASE: Codes = np.array(
+    [next(g for g, leaves in enumerate(GROUPS.values()) if leaf_name(p) in leaves or p in leaves) for p in PHASES],
+    np.int8,
 )
+"""index into ``analysis.phases.PHASES`` -> index into ``GROUP_NAMES``"""
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,7 @@ class RankDetail:
     """One rank as the analysis saw it. Every array may be left empty where the analysis has nothing to say.
 
     ``step*`` have one element per device-step window, ascending; ``wait_end`` to ``instance`` have one element per
-    row of the rank's stored ``collectives`` table, in its order; ``piece_*`` are in time order and do not overlap.
+    row of the rank's stored ``collectives`` table, in its order.
     """
 
     offset_ns: int = 0
@@ -50,7 +58,7 @@ class RankDetail:
     host_shift_ns: int = 0
     """added to host stamps of this rank (not to GPU stamps) before everything else, METHODS a.5"""
     device: int = 0
-    """device ordinal whose windows and pieces these are"""
+    """device ordinal whose windows and segments these are"""
     step: Ints = field(default_factory=no_ints)
     step_start: Ints = field(default_factory=no_ints)
     step_end: Ints = field(default_factory=no_ints)
@@ -64,13 +72,8 @@ class RankDetail:
     """the rank whose arrival ended the wait; -1 unknown or no wait"""
     instance: Ints = field(default_factory=no_ints)
     """``Matches.instance`` of the row; -1 unmatched"""
-    piece_start: Ints = field(default_factory=no_ints)
-    """exclusive pieces of the record, METHODS a.3: what the budget counts, idle causes included"""
-    piece_end: Ints = field(default_factory=no_ints)
-    piece_leaf: Codes = field(default_factory=no_codes)
-    """index into ``schema.LEAVES``"""
-    piece_sub: Codes = field(default_factory=no_codes)
-    """NXN or P2P of a comm_wait piece, 0 elsewhere; empty = no point-to-point wait"""
+    segments: Segments = field(default_factory=no_segments)
+    """``Decomposition.segments`` of the device: what the budget counts, idle causes included"""
 
     def common(self, ns: Ints) -> Ints:
         """Stamps of this rank's GPU axis on the common axis (int64 ns, same shape)."""
@@ -83,14 +86,12 @@ class RankDetail:
         """Stamps of this rank's host axis on the common axis."""
         return self.common(np.asarray(ns, np.int64) + self.host_shift_ns)
 
-    @property
-    def piece_group(self) -> Codes:
-        """Group of every piece: index into ``GROUP_NAMES``."""
-        group = _GROUP_OF_LEAF[self.piece_leaf]
-        if len(self.piece_sub):
-            waits = self.piece_leaf == LEAVES.index("comm_wait")
-            group = np.where(waits & (self.piece_sub == 1), np.int8(GROUP_NAMES.index("pipeline wait")), group)
-        return group
+    def pieces(self, origin_ns: int) -> tuple[Ints, Ints, Codes]:
+        """Begin and end (ns since the origin, common axis) and phase of every segment of positive length."""
+        bounds = self.common(self.segments.bounds) - origin_ns
+        start, end = bounds[:-1], bounds[1:]
+        some = end > start
+        return start[some], end[some], self.segments.phase[some]
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,8 @@ class Detail:
 
 
 def origin_of(ranks: Mapping[int, RankDetail]) -> int:
-    """The earliest window or piece of all ranks on the common axis; 0 if there is none."""
-    firsts = [int(d.common(a[:1])[0]) for d in ranks.values() for a in (d.step_start, d.piece_start) if len(a)]
+    """The earliest window or segment of all ranks on the common axis; 0 if there is none."""
+    firsts = [int(d.common(a[:1])[0]) for d in ranks.values() for a in (d.step_start, d.segments.bounds) if len(a)]
     return min(firsts, default=0)
 
 
