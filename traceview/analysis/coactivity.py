@@ -65,7 +65,8 @@ def tabulate(layers: dict[int, Spans], start: Ints, end: Ints) -> tuple[Table, S
     """
     order = sorted(phase for phase, spans in layers.items() if len(spans))
     bounds, local = sweep([layers[phase] for phase in order], np.concatenate((start, end)))
-    used = np.unique(local)
+    # with few layers masks are small numbers, and counting beats sorting
+    used = np.flatnonzero(np.bincount(local)) if len(order) <= 16 else np.unique(local)
     where = np.searchsorted(used, local)
     masks = sum((((used >> k) & 1) << phase for k, phase in enumerate(order)), np.zeros(len(used), np.int64))
     window = np.searchsorted(start, bounds[:-1], "right") - 1

@@ -10,7 +10,7 @@ import numpy as np
 from traceview.analysis import coactivity
 from traceview.analysis.host import KIND, TAG_NAMES, Host, launching_threads
 from traceview.analysis.idle import Cause, Gaps, explain, find_gaps, gap_latency, host_gap, launch_tau
-from traceview.analysis.intervals import Spans, complement, crossings, intersect, join, owners, union
+from traceview.analysis.intervals import LONGEST, Spans, complement, crossings, intersect, join, owners, union
 from traceview.analysis.launches import LaunchAxis, launch_axis
 from traceview.analysis.layers import Pieces, layers, pieces
 from traceview.analysis.ops import NONE, Ops, ints
@@ -29,7 +29,7 @@ from traceview.analysis.types import (
     Windows,
 )
 from traceview.config import DEFAULT, Config
-from traceview.errors import InternalError
+from traceview.errors import InternalError, TraceviewError
 
 NAMES_SHOWN = 3
 _WAITS = (CODE["comm_wait.nxn"], CODE["comm_wait.p2p"])
@@ -132,7 +132,13 @@ def _hull(ops: Ops, windows: Windows, window: Ints, cover: tuple[int, int] | Non
         starts, ends = [*starts, ops.start.min()], [*ends, ops.end.max()]
     if cover:
         starts, ends = [*starts, cover[0]], [*ends, cover[1]]
-    return int(min(starts)), int(max(ends))
+    start, end = int(min(starts)), int(max(ends))
+    if end - start >= LONGEST:
+        raise TraceviewError(
+            f"time stamps of one rank span {(end - start) / 3.2e16:.0f} years, so its file mixes two clocks; "
+            "record it again, or leave that rank out"
+        )
+    return start, end
 
 
 def _uncovered(record: RankRecord, start: int, end: int) -> Spans:

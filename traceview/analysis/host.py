@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from traceview.analysis.intervals import NOTHING, Spans, join, union
-from traceview.analysis.ops import NONE, Ops, ints
+from traceview.analysis.ops import NONE, Ops, ints, names
 from traceview.analysis.types import Codes, Ints
 from traceview.schema import HOST_KINDS, codes
 
@@ -58,10 +58,8 @@ class Host:
     @classmethod
     def of(cls, table: Any, host_shift: int = 0) -> Host:
         """From a ``host_ranges`` table of one rank; ``host_shift`` ns are added to every stamp."""
-        name = table["name"].combine_chunks() if table.num_rows else None
-        names = name.dictionary.to_pylist() if name is not None else []
-        index = name.indices.to_numpy().astype(np.int64) if name is not None else np.empty(0, np.int64)
-        found = (_TAG.search(text) for text in names)
+        index, texts = names(table, "name")
+        found = (_TAG.search(text) for text in texts)
         of_name = np.array([TAG_NAMES.index(m.lastgroup) if m and m.lastgroup else -1 for m in found], np.int8)
         return cls(
             thread=ints(table, "thread"),
@@ -70,7 +68,7 @@ class Host:
             kind=codes(table["kind"], HOST_KINDS),
             tag=of_name[index] if len(index) else np.empty(0, np.int8),
             name=index,
-            names=names,
+            names=texts,
         )
 
     def of_thread(self, thread: int) -> Thread:

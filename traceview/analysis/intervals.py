@@ -141,19 +141,32 @@ def owners(start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     return s, until, order
 
 
+_LAYER_BITS = 6
+_CUT = (1 << _LAYER_BITS) - 1
+LONGEST = 1 << (63 - _LAYER_BITS)
+"""A sweep may span less than this many ns (4.5 years): layer and time share one sort key."""
+
+
 def sweep(layers: Sequence[Spans], cuts: Ints) -> tuple[Ints, Ints]:
     """Cut time at every boundary of every layer and at ``cuts``: (n + 1 bounds, n masks).
 
-    Bit k of a mask says that layer k covers the segment. Spans never touch, so every boundary toggles its bit.
+    Bit k of a mask says that layer k covers the segment; at most 62 layers, none empty. Spans never touch, so every
+    boundary toggles its bit. ValueError if the times span LONGEST ns or more.
     """
-    if len(layers) > 62:
-        raise ValueError("a mask has 62 bits")
-    edges = [np.column_stack((s.start, s.end)).ravel() for s in layers] + [cuts]
-    bits = np.repeat(
-        np.array([1 << k for k in range(len(layers))] + [0], np.int64), np.array([len(e) for e in edges], np.int64)
+    edges = [side for s in layers for side in (s.start, s.end)]
+    base = min(int(e.min()) for e in (*edges, cuts))
+    if max(int(e.max()) for e in (*edges, cuts)) - base >= LONGEST or len(layers) >= _CUT:
+        raise ValueError("too long or too many layers for one sweep")
+    codes = [k for k in range(len(layers)) for _ in range(2)]
+    keys = np.concatenate(
+        [(e - base) << _LAYER_BITS | k for k, e in zip((*codes, _CUT), (*edges, cuts), strict=True)]
     )
-    times = np.concatenate(edges)
-    order = np.argsort(times, kind="stable")
-    times, bits = times[order], np.bitwise_xor.accumulate(bits[order])
-    last = np.append(times[1:] != times[:-1], np.bool_(True))[: len(times)]
-    return times[last], bits[last][:-1]
+    keys.sort(kind="stable")  # merges the sorted runs
+    masks = np.bitwise_xor.accumulate(_TOGGLE[keys & _CUT])
+    times = (keys >> _LAYER_BITS) + base
+    last = np.append(times[1:] != times[:-1], np.bool_(True))
+    return times[last], masks[last][:-1]
+
+
+_TOGGLE: Ints = np.append(np.int64(1) << np.arange(_CUT, dtype=np.int64), np.int64(0))
+"""What a boundary of layer k does to the mask; a cut does nothing."""

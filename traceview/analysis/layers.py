@@ -20,13 +20,14 @@ _PHASE = {
     "peer_copy": "comm_transfer.p2p",
 }
 _OF_CLASS = np.array([CODE.get(_PHASE.get(name, name), -1) for name in GPU_CLASSES], np.int8)
+_MOVES = np.isin(GPU_CLASSES, ("pcie_h2d", "pcie_d2h", "peer_copy"))
 _OF_MEM = np.array([MEM_KINDS.index(m) - MEM_KINDS.index("unknown") for m in (*MEM_KINDS, "unknown")], np.int8)
 """Offset of a copy's phase from that of an unknown memory kind; the last element serves code -1."""
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Intervals of one phase each, with the ``gpu_ops`` row they come from."""
+    """Intervals of one phase each, with the ``gpu_ops`` row they come from; phase -1 = not here."""
 
     phase: Codes
     start: Ints
@@ -37,12 +38,11 @@ class Pieces:
 def pieces(ops: Ops, phases: OpPhases) -> tuple[Pieces, Pieces]:
     """(all other records, communication and copies over PCIe); a communication kernel gives two pieces."""
     phase = _OF_CLASS[ops.cls]
-    phase[(phase == CODE["compute.plain"]) & ops.fused] = CODE["compute.fused_comm"]
-    copies = (ops.cls == CLS["pcie_h2d"]) | (ops.cls == CLS["pcie_d2h"])
-    phase[copies] += _OF_MEM[ops.mem[copies]]
-    moves = copies | (ops.cls == CLS["peer_copy"])
-    plain, moved = np.flatnonzero((phase >= 0) & ~moves), np.flatnonzero(moves)
-    comm = np.flatnonzero(ops.cls == CLS["comm"])
+    phase[ops.fused & (phase == CODE["compute.plain"])] = CODE["compute.fused_comm"]
+    comm, moved = np.flatnonzero(ops.cls == CLS["comm"]), np.flatnonzero(_MOVES[ops.cls])
+    copied = _OF_CLASS[ops.cls[moved]]
+    copied[copied != CODE["comm_transfer.p2p"]] += _OF_MEM[ops.mem[moved][copied != CODE["comm_transfer.p2p"]]]
+    phase[moved] = -1
     sub, second = phases.sub[comm], phases.second[comm]
     wait = (CODE["comm_wait.nxn"] + sub).astype(np.int8)
     after = (np.where(second == TRANSFER, CODE["comm_transfer.nxn"], CODE["comm_unresolved.nxn"]) + sub).astype(
@@ -50,9 +50,9 @@ def pieces(ops: Ops, phases: OpPhases) -> tuple[Pieces, Pieces]:
     )
     start, middle, end = ops.start[comm], phases.wait_end[comm], ops.end[comm]
     return (
-        Pieces(phase[plain], ops.start[plain], ops.end[plain], plain),
+        Pieces(phase, ops.start, ops.end, np.arange(len(ops))),
         Pieces(
-            np.concatenate((wait, after, phase[moved])),
+            np.concatenate((wait, after, copied)),
             np.concatenate((start, middle, ops.start[moved])),
             np.concatenate((middle, end, ops.end[moved])),
             np.concatenate((comm, comm, moved)),
@@ -64,7 +64,7 @@ def layers(*groups: Pieces) -> dict[int, Spans]:
     """Phase -> union of its pieces; no phase is in two groups."""
     out: dict[int, Spans] = {}
     for group in groups:
-        for phase in np.flatnonzero(np.bincount(group.phase, minlength=1)).tolist():
-            rows = np.flatnonzero(group.phase == phase)
-            out[phase] = union(group.start[rows], group.end[rows])
+        for code in np.flatnonzero(np.bincount(group.phase + 1, minlength=1)[1:]).tolist():
+            rows = np.flatnonzero(group.phase == code)
+            out[code] = union(group.start[rows], group.end[rows])
     return out

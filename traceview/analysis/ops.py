@@ -28,6 +28,15 @@ def ints(table: Any, name: str) -> Ints:
     return out
 
 
+def names(table: Any, name: str) -> tuple[Ints, list[str]]:
+    """A NAME column as (index per row, -1 = null; the texts)."""
+    if not table.num_rows:
+        return np.empty(0, np.int64), []
+    column = table[name].unify_dictionaries().combine_chunks()
+    index = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return index, column.dictionary.to_pylist()
+
+
 @dataclass(frozen=True)
 class Ops:
     """GPU records of one rank, one element per row of its ``gpu_ops`` table; times in ns."""

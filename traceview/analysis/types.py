@@ -33,6 +33,8 @@ class Marks:
     excluded: dict[int, str] = field(default_factory=dict)
     """step -> reason it is not used in statistics"""
     notes: list[str] = field(default_factory=list)
+    estimated: bool = False
+    """fewer than 3 steps would be left without the first one: it is used, and metrics are estimates"""
 
 
 @dataclass(frozen=True)
