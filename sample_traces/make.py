@@ -8,12 +8,23 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
-from simulator import ClockDrift, ClockOffset, Job, SlowRank, simulate, write_kineto  # noqa: E402
+from simulator import (  # noqa: E402
+    ClockDrift,
+    ClockOffset,
+    HostStaged,
+    Job,
+    SlowRank,
+    simulate,
+    write_kineto,
+    write_nccl_log,
+    write_nsight,
+)
 
 MS = 1_000_000
 TWO_NODES = {"ranks": 8, "hosts": 2, "steps": 10, "layers": 8, "kernels": 5, "end_jitter_ns": 3_000}
@@ -38,7 +49,34 @@ def healthy(folder: Path) -> None:
     write_kineto(simulate(Job(**TWO_NODES, seed=8, layer_bytes=24_000_000, buckets=8)), folder, gz=True)
 
 
-SAMPLES: tuple[Callable[[Path], None], ...] = (slow_rank, exposed_comm, healthy)
+def host_staged(folder: Path) -> None:
+    """Data parallel, 2 hosts x 2 GPUs without peer-to-peer and GPUDirect: NCCL goes through host memory."""
+    job = Job(ranks=4, hosts=2, steps=10, layers=8, kernels=5, end_jitter_ns=3_000, layer_bytes=96_000_000, seed=7,
+              faults=(HostStaged(),))  # fmt: skip
+    sim = simulate(job)
+    write_kineto(sim, folder, gz=True)
+    write_nccl_log(sim, folder, "2.27", subsystems=("INIT", "GRAPH", "NET", "P2P", "TUNING"))
+
+
+def nsight_before(folder: Path) -> None:
+    """Fully sharded, one host x 4 GPUs, Nsight Systems: the baseline of the gate."""
+    write_nsight(simulate(GATE), folder, "2026.1")
+
+
+def nsight_after(folder: Path) -> None:
+    """The same job after a change: layers take 12 % longer to compute."""
+    write_nsight(simulate(replace(GATE, layer_ns=GATE.layer_ns * 112 // 100, seed=10)), folder, "2026.1")
+
+
+GATE = Job(layout="fsdp", ranks=4, steps=15, layers=4, kernels=3, end_jitter_ns=3_000, seed=9)
+SAMPLES: tuple[Callable[[Path], None], ...] = (
+    slow_rank,
+    exposed_comm,
+    host_staged,
+    healthy,
+    nsight_before,
+    nsight_after,
+)
 
 
 def main(target: Path) -> None:

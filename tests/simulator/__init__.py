@@ -30,6 +30,7 @@ from simulator.job import (
     StageImbalance,
 )
 from simulator.kineto import write_kineto
+from simulator.nccl_log import write_nccl_log
 from simulator.network import Network
 from simulator.nsight import write_nsight
 from simulator.simulate import Sim, simulate
@@ -66,5 +67,6 @@ __all__ = [
     "capture",
     "simulate",
     "write_kineto",
+    "write_nccl_log",
     "write_nsight",
 ]

@@ -1,0 +1,336 @@
+"""Bandwidth of collectives with the waiting taken out, against what the links allow (METHODS f)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from traceview.analysis import bounds
+from traceview.analysis.bounds import Links
+from traceview.analysis.tiers import Layout, Placement
+from traceview.analysis.types import Ints, Matches
+from traceview.config import DEFAULT, Config
+from traceview.result import CollectiveRow
+from traceview.run import parse_members
+from traceview.schema import COLL_KINDS, codes
+
+_FIT_SIZES = 64
+OVER = 1.02
+"""A healthy run does not read above this share of its bound: then the bound is of the wrong algorithm or machine."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What clocks and waits say. The first is per instance, the others per collectives row; ns."""
+
+    transfer: Ints
+    """T = last end - last arrival; negative = not fully observed"""
+    waited_row: Ints
+    transfer_row: Ints
+    exposed_row: Ints
+
+
+@dataclass(frozen=True)
+class Logged:
+    """What an NCCL log says of a group; empty = it says nothing."""
+
+    transport: str = ""
+    staged: bool | None = None
+    gdr: bool | None = None
+    nvls: bool = False
+    channels: int | None = None
+    choices: Mapping[tuple[str, int], tuple[str, str, int | None]] = field(default_factory=dict)
+    """(kind, message bytes) -> (algorithm, protocol, channels)"""
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """Where ranks are, what links they have, and what a log says of groups (by their members)."""
+
+    placement: Placement
+    links: Mapping[int, Links] = field(default_factory=dict)
+    """rank -> its links"""
+    logged: Mapping[tuple[int, ...], Logged] = field(default_factory=dict)
+
+
+@dataclass
+class _Class:
+    """One (group, kind, size class): its rows, and S and T of its instances."""
+
+    group: str
+    members: tuple[int, ...]
+    kind: str
+    bits: int
+    size: int
+    rows: Ints
+    instances: Ints
+    sizes: Ints
+    ns: Ints
+    unmatched: int
+    group_size: int | None
+
+
+def collective_rows(
+    collectives: Any, matches: Matches, timing: Timing, fabric: Fabric, config: Config = DEFAULT
+) -> list[CollectiveRow]:
+    """One row per (group, kind, size class), largest exposed time first.
+
+    ``collectives``: the run's concatenated table, whose row order ``matches`` and ``timing`` follow.
+    """
+    classes = _classes(collectives, matches, timing)
+    rows = [_row(c, timing, fabric, config) for c in classes]
+    _peers(rows, config)
+    _fits(classes, rows)
+    return sorted(rows, key=lambda r: (-r.exposed_ns, r.group, r.kind, r.bytes or 0))
+
+
+def _classes(collectives: Any, matches: Matches, timing: Timing) -> list[_Class]:
+    if not len(collectives):
+        return []
+    group, names = _dictionary(collectives["group"])
+    member, lists = _dictionary(collectives["members"])
+    kind = codes(collectives["kind"], COLL_KINDS).astype(np.int64)
+    size = collectives["bytes"].fill_null(0).to_numpy()
+    count = collectives["group_size"].fill_null(0).to_numpy()
+    bits = np.frexp(size.astype(np.float64))[1].astype(np.int64)  # 2^(bits-1) <= S < 2^bits; 0 for no size
+    key = np.stack([group, member, kind, bits])
+    _, number = np.unique(key, axis=1, return_inverse=True)
+    order = np.argsort(number.ravel(), kind="stable")
+    cuts = np.flatnonzero(np.diff(number.ravel()[order])) + 1
+    out = []
+    for rows in np.split(order, cuts):
+        first = rows[0]
+        instances, sizes = _sizes(matches.instance[rows], size[rows])
+        out.append(
+            _Class(
+                group=names[group[first]] if group[first] >= 0 else "",
+                members=parse_members(lists[member[first]]) if member[first] >= 0 else (),
+                kind=COLL_KINDS[kind[first]] if kind[first] >= 0 else "unknown",
+                bits=int(bits[first]),
+                size=int(np.median(size[rows])),
+                rows=rows,
+                instances=instances,
+                sizes=sizes,
+                ns=timing.transfer[instances],
+                unmatched=int((matches.instance[rows] < 0).sum()),
+                group_size=int(count[first]) or None,
+            )
+        )
+    return out
+
+
+def _dictionary(column: Any) -> tuple[Ints, list[str]]:
+    """int64 codes (-1 = null) and the names of a text column."""
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    return column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64), column.dictionary.to_pylist()
+
+
+def _sizes(instance: Ints, size: Ints) -> tuple[Ints, Ints]:
+    """Instances of these rows and the S of each: the largest of its members (all-to-all-v; equal otherwise)."""
+    known = instance >= 0
+    found, number = np.unique(instance[known], return_inverse=True)
+    largest = np.zeros(len(found), np.int64)
+    np.maximum.at(largest, number, size[known])
+    return found, largest
+
+
+def _row(c: _Class, timing: Timing, fabric: Fabric, config: Config) -> CollectiveRow:
+    row = CollectiveRow(
+        group=c.group,
+        kind=c.kind,
+        size_class=size_class(c.bits),
+        n=c.unmatched + len(c.instances),
+        matched=int((c.ns >= 0).sum()),
+        wait_ns=int(timing.waited_row[c.rows].sum()),
+        transfer_ns=int(timing.transfer_row[c.rows].sum()),
+        exposed_ns=int(timing.exposed_row[c.rows].sum()),
+        group_size=c.group_size or len(c.members) or None,
+        bytes=c.size or None,
+        tier=fabric.placement.tier(c.members) if c.members else "unknown",
+    )
+    factor = bounds.bus_factor(c.kind, row.group_size or 0)
+    timed = (c.ns > 0) & (c.sizes > 0)
+    if factor is not None and timed.any():
+        row.algbw = float(np.median(c.sizes[timed] / c.ns[timed]))
+        row.busbw = row.algbw * factor
+    known = fabric.logged.get(c.members)
+    if known is not None:
+        _say_logged(row, known)
+    if c.members:
+        _against_bound(row, c, fabric, known)
+    row.verdict = _verdict(row, config)
+    return row
+
+
+def size_class(bits: int) -> str:
+    """Name of the class of sizes 2^(bits-1) <= S < 2^bits.
+
+    >>> size_class(27), size_class(0)
+    ('64-128 MiB', 'no size')
+    """
+    if bits <= 0:
+        return "no size"
+    unit, scale = next(((u, s) for u, s in (("GiB", 31), ("MiB", 21), ("KiB", 11)) if bits >= s), ("B", 1))
+    low = 1 << (bits - scale)
+    return f"{low}-{2 * low} {unit}"
+
+
+def _say_logged(row: CollectiveRow, known: Logged) -> None:
+    """Transport, GPUDirect, algorithm and protocol of a row as the log tells them."""
+    row.transport = known.transport
+    row.facts |= known.facts
+    if known.staged is not None:
+        row.facts["host_staged"] = "yes" if known.staged else "no"
+    if known.gdr is not None:
+        row.facts["gpudirect"] = "yes" if known.gdr else "no"
+    if known.channels is not None:
+        row.facts["channels"] = str(known.channels)
+    choice = _choice(known, row.kind, row.bytes or 0)
+    if choice is not None:
+        row.algorithm, protocol, channels = choice
+        row.facts |= {"protocol": protocol} if protocol else {}
+        row.facts |= {"channels": str(channels)} if channels else {}
+
+
+def _choice(known: Logged, kind: str, size: int) -> tuple[str, str, int | None] | None:
+    """The logged choice for this message: of that size, else of the nearest size within a factor of two."""
+    sizes = [s for k, s in known.choices if k == kind and s and max(s, size) <= 2 * min(s, size)]
+    if not sizes:
+        return None
+    return known.choices[kind, min(sizes, key=lambda s: abs(s - size))]
+
+
+def group_links(members: Iterable[int], fabric: Fabric, staged: bool) -> Links | None:
+    """The poorest links among the members of a group; None if nothing is known of one of them."""
+    found = [fabric.links.get(r) for r in members]
+    known = [f for f in found if f is not None]
+    if not known or len(known) < len(found):
+        return None
+    distinct = list(dict.fromkeys(known))
+    lowest = {
+        name: _lowest([getattr(k, name) for k in distinct]) for name in ("ring", "nvlink", "pcie", "node_nics", "nic")
+    }
+    return Links(
+        **lowest,
+        node_ranks=max(k.node_ranks for k in distinct),
+        staged=staged,
+        shared_uplink=any(k.shared_uplink for k in distinct),
+        nvls_over_ring=distinct[0].nvls_over_ring,
+        basis="; ".join(dict.fromkeys(k.basis for k in distinct)),
+    )
+
+
+def _lowest(values: list[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return min(known) if len(known) == len(values) else None
+
+
+def _against_bound(row: CollectiveRow, c: _Class, fabric: Fabric, known: Logged | None) -> None:
+    """Peak, efficiency and the load of the NICs of a row."""
+    layout = fabric.placement.layout(c.members)
+    links = group_links(c.members, fabric, bool(known and known.staged))
+    if links is None or row.busbw is None:
+        return
+    limit = bounds.bound(c.kind, layout, links, row.algorithm)
+    if limit is not None and row.busbw > OVER * limit.gbs and not row.algorithm and layout.nodes < 2:
+        raised = bounds.bound(c.kind, layout, links, "NVLS")
+        if raised is not None and raised.gbs > limit.gbs:
+            limit = raised
+            row.facts["algorithm_basis"] = "NVLS, inferred: faster than any ring"
+    if limit is not None:
+        row.peak, row.efficiency = limit.gbs, row.busbw / limit.gbs
+        row.facts |= {"bound": limit.what, "bound_basis": links.basis}
+    _nic_load(row, layout, links)
+
+
+def _nic_load(row: CollectiveRow, layout: Layout, links: Links) -> None:
+    """Bandwidth that the NICs of a node carry, beside busbw: it cannot exceed what they have."""
+    if row.bytes is None or row.algbw is None:
+        return
+    out = bounds.nic_bytes(row.kind, row.bytes, layout, row.algorithm)
+    if out is None:
+        return
+    load = out * row.algbw / row.bytes
+    row.facts["nic_gbs"] = f"{load:.1f}"
+    if links.node_nics:
+        row.facts["nic_share"] = f"{load / links.node_nics:.3f}"
+
+
+def _verdict(row: CollectiveRow, config: Config) -> str:
+    """healthy | degraded | suspect, or why there is none."""
+    if bounds.bus_factor(row.kind, row.group_size or 0) is None:
+        return "no payload"
+    if not row.bytes:
+        return "size unknown"
+    if row.busbw is None:
+        return "not fully observed"
+    near = row.tier in ("nvlink", "pcie", "intra-host")
+    if row.bytes < (config.busbw_min_bytes_intra if near else config.busbw_min_bytes_inter):
+        return "small message: latency"
+    if row.efficiency is None:
+        return "no peak known"
+    if row.efficiency >= config.efficiency_healthy:
+        return "healthy"
+    return "degraded" if row.efficiency >= config.efficiency_degraded else "suspect"
+
+
+def _peers(rows: list[CollectiveRow], config: Config) -> None:
+    """Compare groups of one class with each other: the stronger evidence, it needs no peak (METHODS f.3)."""
+    classes: dict[tuple[Any, ...], list[CollectiveRow]] = defaultdict(list)
+    for row in rows:
+        if row.busbw is not None:
+            classes[row.kind, row.size_class, row.group_size, row.tier].append(row)
+    for same in classes.values():
+        for row in same if len(same) > 2 else []:
+            others = [r.busbw for r in same if r is not row and r.busbw]
+            ratio = (row.busbw or 0.0) / median(others) if others else None
+            if ratio is None:
+                continue
+            row.facts["peers_ratio"] = f"{ratio:.3f}"
+            slow = ratio * config.class_transfer_ratio <= 1
+            if slow and row.verdict in ("healthy", "no peak known"):
+                row.verdict = "degraded"
+
+
+def _fits(classes: list[_Class], rows: list[CollectiveRow]) -> None:
+    """Latency and bandwidth of every (group, kind) that has enough sizes: facts ``alpha_us`` and ``fit_gbs``."""
+    together: dict[tuple[str, tuple[int, ...], str], list[int]] = defaultdict(list)
+    for i, c in enumerate(classes):
+        together[c.group, c.members, c.kind].append(i)
+    for same in together.values():
+        factor = bounds.bus_factor(classes[same[0]].kind, rows[same[0]].group_size or 0)
+        if factor is None:
+            continue
+        sizes = np.concatenate([classes[i].sizes for i in same])
+        ns = np.concatenate([classes[i].ns for i in same])
+        found = fit(sizes[ns > 0], ns[ns > 0], factor)
+        if found is None:
+            continue
+        for i in same:
+            rows[i].facts |= {"alpha_us": f"{found[0] / 1e3:.1f}", "fit_gbs": f"{found[1]:.1f}"}
+
+
+def fit(sizes: Ints, ns: Ints, factor: float) -> tuple[float, float] | None:
+    """(alpha ns, B GB/s) of ``T = alpha + S f / B`` by Theil-Sen over the median T of each size.
+
+    None unless there are three sizes that span a factor of eight and T grows with S.
+    """
+    distinct = np.unique(sizes[sizes > 0])
+    if len(distinct) < 3 or distinct[-1] < 8 * distinct[0]:
+        return None
+    if len(distinct) > _FIT_SIZES:
+        distinct = distinct[np.linspace(0, len(distinct) - 1, _FIT_SIZES).astype(int)]
+    x = distinct * factor
+    y = np.array([np.median(ns[sizes == s]) for s in distinct])
+    i, j = np.triu_indices(len(x), 1)
+    slope = float(np.median((y[j] - y[i]) / (x[j] - x[i])))
+    return (float(np.median(y - slope * x)), 1 / slope) if slope > 0 else None

@@ -1,0 +1,182 @@
+"""The collectives table as numpy columns, and who is in which process group (METHODS c).
+
+A group is a name *and* a member set: PyTorch's ``split_group`` gives one name to different rank sets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from traceview.analysis.types import Bools, Codes, Ints
+from traceview.run import parse_members
+from traceview.schema import COLL_KINDS, codes
+from traceview.units import ranks as format_ranks
+
+NONE = -1
+UNKNOWN_LAUNCH = np.iinfo(np.int64).min
+KIND = {name: code for code, name in enumerate(COLL_KINDS)}
+
+
+def _kinds(*names: str) -> Bools:
+    """Lookup table over kind codes; the last element is for an unknown (null) kind."""
+    table = np.zeros(len(COLL_KINDS) + 1, np.bool_)
+    table[[KIND[n] for n in names]] = True
+    return table
+
+
+# METHODS e.2: how a kind synchronises. Index these with a kind code.
+N_X_N = _kinds("allreduce", "allgather", "reduce_scatter", "alltoall", "alltoallv", "barrier")
+ONE_TO_N = _kinds("broadcast", "scatter")
+N_TO_ONE = _kinds("reduce", "gather")
+POINT = _kinds("send", "recv", "sendrecv")
+SAME_SIZES = _kinds("allreduce", "allgather", "reduce_scatter", "alltoall", "barrier")
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group: ``members`` are global ranks, ascending; ``size`` may exceed them if they are not all told."""
+
+    name: str
+    members: tuple[int, ...]
+    size: int
+    told: bool
+    """the trace tells the members (else they are the ranks that were seen)"""
+
+    @property
+    def label(self) -> str:
+        """Members as ranges."""
+        return format_ranks(list(self.members))
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns that cross-rank analysis reads; a null is -1 (``UNKNOWN_LAUNCH`` for launch)."""
+
+    rank: Ints
+    start: Ints
+    end: Ints
+    launch: Ints
+    kind: Codes
+    group: Ints
+    """index into ``groups``; -1 = no group facts"""
+    seq: Ints
+    p2p: Bools
+    src: Ints
+    dst: Ints
+    dtype: Ints
+    elems_in: Ints
+    elems_out: Ints
+    comm_id: Ints
+    name: Ints
+    groups: list[Group]
+    names: list[str]
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+
+def columns(collectives: Any) -> Columns:
+    """Numpy columns of a concatenated ``collectives`` table (rows of all ranks, in rank order)."""
+    table = collectives
+    kind = codes(table["kind"], COLL_KINDS)
+    p2p = _plain(table["p2p"]).astype(np.bool_) | (POINT[kind] & (kind != KIND["sendrecv"]))
+    rank = _plain(table["rank"]).astype(np.int64)
+    group, groups = _groups(table, rank)
+    name, names = _dictionary(table["name"])
+    return Columns(
+        rank=rank,
+        start=_plain(table["start"]),
+        end=_plain(table["end"]),
+        launch=_plain(table["launch_start"], UNKNOWN_LAUNCH),
+        kind=kind,
+        group=group,
+        seq=_plain(table["seq"]),
+        p2p=p2p,
+        src=_plain(table["src"]).astype(np.int64),
+        dst=_plain(table["dst"]).astype(np.int64),
+        dtype=_dictionary(table["dtype"])[0],
+        elems_in=_plain(table["elems_in"]),
+        elems_out=_plain(table["elems_out"]),
+        comm_id=_dictionary(table["comm_id"])[0],
+        name=name,
+        groups=groups,
+        names=names,
+    )
+
+
+def _plain(column: Any, null: int = NONE) -> Any:
+    """A numeric column as numpy; nulls become ``null``."""
+    if column.null_count:
+        column = column.fill_null(null)
+    return column.to_numpy()
+
+
+def _dictionary(column: Any) -> tuple[Ints, list[Any]]:
+    """(code per row, -1 for null; the values) of a string or dictionary column."""
+    if not len(column) or column.null_count == len(column):
+        return np.full(len(column), NONE, np.int64), []
+    flat = column.combine_chunks()
+    if not hasattr(flat, "indices"):
+        flat = flat.dictionary_encode()
+    return _plain(flat.indices).astype(np.int64), flat.dictionary.to_pylist()
+
+
+def _groups(table: Any, rank: Ints) -> tuple[Ints, list[Group]]:
+    """Group number per row, and the groups. Rows without members join the one told set of their name."""
+    name, names = _dictionary(table["group"])
+    members, sets = _dictionary(table["members"])
+    told_size = _plain(table["group_size"]).astype(np.int64)
+    dense, pairs = _dense_pairs(name, members, len(sets))
+    keys = [(names[n] if n >= 0 else None, parse_members(sets[m]) if m >= 0 else None) for n, m in pairs.tolist()]
+    known: dict[str, list[int]] = {}
+    for i, (n, m) in enumerate(keys):
+        if n is not None and m is not None:
+            known.setdefault(n, []).append(i)
+    target = np.arange(len(keys))
+    for i, (n, m) in enumerate(keys):
+        if n is None and m is None:
+            target[i] = NONE
+        elif m is None and n is not None and len(known.get(n, [])) == 1:
+            target[i] = known[n][0]
+    resolved = np.where(dense >= 0, target[dense], NONE) if len(keys) else dense
+    used = np.unique(resolved[resolved >= 0])
+    renumber = np.full(len(keys) + 1, NONE)
+    renumber[used] = np.arange(len(used))
+    group = renumber[resolved]
+    seen, size = _seen(group, rank, told_size, len(used))
+    found = []
+    for i, key in enumerate(used.tolist()):
+        n, m = keys[key]
+        ranks = tuple(sorted(set(m))) if m is not None else tuple(seen[i])
+        found.append(Group(n or "", ranks, max(int(size[i]), len(ranks)), m is not None or int(size[i]) > 0))
+    return group, found
+
+
+def _dense_pairs(first: Ints, second: Ints, width: int) -> tuple[Ints, Ints]:
+    """Dense number of each distinct (first, second) pair per row, and the pairs."""
+    span = width + 1
+    key = (first + 1) * span + second + 1
+    top = int(key.max(initial=-1)) + 1
+    there = np.zeros(top, np.bool_)
+    there[key] = True
+    values = np.flatnonzero(there)
+    number = np.cumsum(there) - 1
+    return number[key], np.column_stack((values // span - 1, values % span - 1))
+
+
+def _seen(group: Ints, rank: Ints, told: Ints, count: int) -> tuple[list[list[int]], Ints]:
+    """Ranks seen per group, and the largest size that its rows tell (0 = never told)."""
+    size = np.zeros(count, np.int64)
+    ok = group >= 0
+    if not ok.all():
+        group, rank, told = group[ok], rank[ok], told[ok]
+    np.maximum.at(size, group, told)
+    span = int(rank.max(initial=0)) + 1
+    there = np.zeros(count * span, np.bool_)
+    there[group * span + rank] = True
+    where = np.flatnonzero(there)
+    cut = np.searchsorted(where, np.arange(1, count) * span)
+    return [part.tolist() for part in np.split(where % span, cut)] if count else [], size

@@ -1,0 +1,82 @@
+"""Point-to-point operations: who is the direct peer of a row (METHODS c, send/recv)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview.analysis.groups import KIND, NONE, Columns
+from traceview.analysis.types import Bools, Ints
+
+
+@dataclass(frozen=True)
+class Partners:
+    """Per row of the collectives table: the row that sends to it and the row that receives from it (-1 = none)."""
+
+    sender: Ints
+    receiver: Ints
+
+
+def ends(c: Columns) -> tuple[Bools, Ints, Ints]:
+    """(row is point-to-point, rank it receives from, rank it sends to); -1 = does not, or peer unknown.
+
+    In a group of two the peer of a row that does not tell it is the other member.
+    """
+    point = c.p2p | np.isin(c.kind, (KIND["send"], KIND["recv"], KIND["sendrecv"]))
+    other = _other_of_two(c)
+    plain = c.kind == KIND["sendrecv"]
+    untold = plain & (c.src < 0) & (c.dst < 0)
+    receives = point & ((c.kind == KIND["recv"]) | plain)
+    sends = point & ((c.kind == KIND["send"]) | plain)
+    source = np.where(receives & (c.src >= 0) & (c.src != c.rank), c.src, NONE)
+    target = np.where(sends & (c.dst >= 0) & (c.dst != c.rank), c.dst, NONE)
+    lone = (c.kind == KIND["recv"]) & (source < 0) | untold
+    source = np.where(receives & lone, other, source)
+    lone = (c.kind == KIND["send"]) & (target < 0) | untold
+    target = np.where(sends & lone, other, target)
+    return point, source, target
+
+
+def _other_of_two(c: Columns) -> Ints:
+    pair = np.full((len(c.groups) + 1, 2), NONE, np.int64)
+    for i, g in enumerate(c.groups):
+        if g.size == 2 and len(g.members) == 2:
+            pair[i] = g.members
+    first, second = pair[c.group, 0], pair[c.group, 1]
+    return np.where(c.rank == first, second, np.where(c.rank == second, first, NONE))
+
+
+def partners(c: Columns, instance: Ints) -> Partners:
+    """Direct peers of every matched point-to-point row: the row of the peer rank in the same instance."""
+    none = np.full(len(c), NONE)
+    point, source, target = ends(c)
+    rows = np.flatnonzero(point & (instance >= 0))
+    if not len(rows):
+        return Partners(none, none)
+    span = int(max(c.rank[rows].max(), source[rows].max(), target[rows].max())) + 1
+    key = instance[rows] * span + c.rank[rows]
+    order = np.argsort(key, kind="stable")
+    sender, receiver = none.copy(), none.copy()
+    for peer, out in ((source, sender), (target, receiver)):
+        has = peer[rows] >= 0
+        want = instance[rows] * span + peer[rows]
+        at = np.minimum(np.searchsorted(key[order], want), len(rows) - 1)
+        found = has & (key[order][at] == want)
+        out[rows[found]] = rows[order[at[found]]]
+    return Partners(sender, receiver)
+
+
+def components(count: int, first: Ints, second: Ints) -> Ints:
+    """Connected components of ``count`` nodes joined by pairs: the least node of each component, per node."""
+    label = np.arange(count)
+    while len(first):
+        low = np.minimum(label[first], label[second])
+        new = label.copy()
+        np.minimum.at(new, label[first], low)
+        np.minimum.at(new, label[second], low)
+        new = new[new]
+        if np.array_equal(new, label):
+            break
+        label = new
+    return label
