@@ -1,0 +1,233 @@
+"""NCCL calls of a process: which launch they belong to, and what they tell of the kernel launched there.
+
+The ranges time the enqueueing on the host only. Outside a group, the kernel is launched inside the call's own range;
+inside ``ncclGroupStart`` .. ``ncclGroupEnd``, all calls of the group are launched by the closing ``ncclGroupEnd``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from traceview_parsers.kernels import collective_kind
+from traceview_parsers.nsight.payload import blank
+from traceview_parsers.nsight.process import Process
+
+_OPERATION = re.compile(
+    r"^p?nccl(AllReduce|AllGather|AllGatherV|ReduceScatter|AlltoAllv?|AllToAllv?|Broadcast|Bcast|Reduce|Gather|Scatter|Send|Recv)$"
+)
+# BUSBW: "Message size" is count x element size; S of these is that times the number of ranks.
+TIMES_RANKS = ("allgather", "reduce_scatter", "alltoall", "gather", "scatter")
+
+
+def operation(name: str) -> str | None:
+    """The collective kind of an NCCL function name, None for one that moves no data.
+
+    >>> operation("ncclAllGather"), operation("ncclBcast"), operation("ncclGroupEnd")
+    ('allgather', 'broadcast', None)
+    """
+    found = _OPERATION.match(name)
+    return collective_kind(name.replace("Bcast", "Broadcast")) if found else None
+
+
+@dataclass(frozen=True)
+class Communicator:
+    """What the process's own init call told."""
+
+    nranks: int
+    rank: int
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the NCCL calls behind one kernel tell; None = not told."""
+
+    kind: str | None = None
+    comm: int | None = None
+    bytes: int | None = None
+    count: int = 1
+    src: int | None = None
+    """rank within the communicator: the sender, or the root of a broadcast"""
+    dst: int | None = None
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Host ranges, sorted by (thread, start), that do not overlap on a thread."""
+
+    thread: Any
+    start: Any
+    end: Any
+
+    def containing(self, thread: Any, time: Any) -> Any:
+        """Per (thread, time): the window that contains it, -1 if none does."""
+        out = np.full(len(time), -1, np.int64)
+        for one in np.unique(self.thread).tolist():
+            rows = np.flatnonzero(thread == one)
+            mine = np.flatnonzero(self.thread == one)
+            at = np.searchsorted(self.start[mine], time[rows], "right") - 1
+            inside = (at >= 0) & (time[rows] <= self.end[mine[np.maximum(at, 0)]])
+            out[rows[inside]] = mine[at[inside]]
+        return out
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What a process's NVTX ranges tell of its communication.
+
+    ``launches``: ranges in which kernels are launched; call ``i`` of launch ``w`` has ``first[w] <= i < first[w+1]``.
+    ``torch``: ranges of torch's collectives (``nccl:all_to_all``), which enclose the calls, with their kinds.
+    """
+
+    launches: Windows
+    first: Any
+    kinds: list[str]
+    """per call"""
+    payload: Any
+    """per call: a row of ``PAYLOAD``"""
+    torch: Windows
+    torch_kinds: list[str | None]
+    comms: dict[int, Communicator]
+
+    def facts(self, window: int, kernels: int) -> list[Facts | None]:
+        """Facts of the ``kernels`` kernels launched in a window, in launch order; None where it is not certain."""
+        calls = range(int(self.first[window]), int(self.first[window + 1]))
+        if kernels == 1:
+            return [self._combine(list(calls))]
+        if kernels == len(calls):
+            return [self._combine([c]) for c in calls]
+        comms: dict[int | None, list[int]] = {}
+        for c in calls:
+            comms.setdefault(self._comm(c), []).append(c)
+        if len(comms) == kernels and None not in comms:
+            return [self._combine(group) for group in comms.values()]
+        return [None] * kernels
+
+    def _comm(self, call: int) -> int | None:
+        row = self.payload[call]
+        return int(row["comm"]) if row["has_comm"] else None
+
+    def _combine(self, calls: list[int]) -> Facts:
+        kinds = [self.kinds[c] for c in calls]
+        comms = {self._comm(c) for c in calls}
+        comm = comms.pop() if len(comms) == 1 else None
+        if set(kinds) <= {"send", "recv"}:
+            return self._pairs(calls, kinds, comm)
+        kind = kinds[0] if len(set(kinds)) == 1 else "unknown"
+        sizes = [self._bytes(c, k, comm) for c, k in zip(calls, kinds, strict=True)]
+        roots = {int(self.payload[c]["root"]) for c in calls}
+        root = roots.pop() if len(roots) == 1 else -1
+        known = [s for s in sizes if s is not None]
+        return Facts(
+            kind,
+            comm,
+            sum(known) if len(known) == len(sizes) else None,
+            len(calls),
+            src=root if root >= 0 and kind in ("broadcast", "scatter") else None,
+            dst=root if root >= 0 and kind in ("reduce", "gather") else None,
+        )
+
+    def _bytes(self, call: int, kind: str, comm: int | None) -> int | None:
+        size = int(self.payload[call]["size"])
+        if size < 0:
+            return None
+        if kind not in TIMES_RANKS:
+            return size
+        known = self.comms.get(comm) if comm is not None else None
+        return size * known.nranks if known else None
+
+    def _pairs(self, calls: list[int], kinds: list[str], comm: int | None) -> Facts:
+        """Sends and receives launched as one kernel; one of each with every rank is an all-to-all."""
+        sends = [c for c, k in zip(calls, kinds, strict=True) if k == "send"]
+        receives = [c for c, k in zip(calls, kinds, strict=True) if k == "recv"]
+        out, back = (self.payload[some] for some in (sends, receives))
+        moved = [p["size"] for p in (out, back) if len(p)]
+        total = None if any((s < 0).any() for s in moved) else max(int(s.sum()) for s in moved)
+        known = self.comms.get(comm) if comm is not None else None
+        everyone = set(range(known.nranks)) if known else None
+        one_each = everyone and len(sends) == len(receives) == len(everyone) > 1
+        if one_each and set(out["peer"].tolist()) == set(back["peer"].tolist()) == everyone:
+            same = len(set(out["size"].tolist()) | set(back["size"].tolist())) == 1
+            return Facts("alltoall" if same else "alltoallv", comm, total, len(calls))
+        kind = "sendrecv" if sends and receives else kinds[0]
+        one_way = len(sends) + len(receives) == 1
+        to = int(out["peer"][0]) if len(sends) == 1 else -1
+        of = int(back["peer"][0]) if len(receives) == 1 else -1
+        me = known.rank if known and one_way else None
+        return Facts(
+            kind,
+            comm,
+            total,
+            len(calls),
+            src=of if of >= 0 else me,
+            dst=to if to >= 0 else me,
+        )
+
+
+def calls_of(process: Process, texts: list[str], payloads: Any) -> Calls | None:
+    """The communication ranges of a process, None if it has none. ``payloads`` are those of the report."""
+    if not process.nccl:
+        return None
+    thread, start, end, code = (np.concatenate(column) for column in zip(*process.nccl, strict=True))
+    order = np.lexsort((-end, start, thread))
+    thread, start, end, code = thread[order], start[order], end[order], code[order]
+    words = [texts[c] for c in code.tolist()]
+    payload = _join(payloads, thread | process.key, start)
+    kinds = [operation(w) for w in words]
+    launch, bounds = _launch_ranges(thread, words, kinds)
+    rows = np.flatnonzero(launch >= 0)
+    rows = rows[np.argsort(launch[rows], kind="stable")]
+    torch = np.array([":" in w for w in words], np.bool_)
+    return Calls(
+        launches=Windows(thread[bounds], start[bounds], end[bounds]),
+        first=np.searchsorted(launch[rows], np.arange(len(bounds) + 1)),
+        kinds=[kinds[r] or "unknown" for r in rows.tolist()],
+        payload=payload[rows],
+        torch=Windows(thread[torch], start[torch], end[torch]),
+        torch_kinds=[collective_kind(words[r].partition(":")[2]) for r in np.flatnonzero(torch).tolist()],
+        comms=_communicators(payload),
+    )
+
+
+def _join(payloads: Any, tid: Any, start: Any) -> Any:
+    """The payload of each call (same thread, same start), blank where there is none."""
+    out = blank(len(tid))
+    for one in np.unique(tid).tolist():
+        mine = np.flatnonzero(tid == one)
+        have = payloads[payloads["tid"] == one]
+        if not len(have):
+            continue
+        at = np.minimum(np.searchsorted(have["start"], start[mine]), len(have) - 1)
+        hit = have["start"][at] == start[mine]
+        out[mine[hit]] = have[at[hit]]
+    return out
+
+
+def _communicators(payload: Any) -> dict[int, Communicator]:
+    told = payload[payload["has_comm"] & (payload["nranks"] > 0) & (payload["rank"] >= 0)]
+    return {int(r["comm"]): Communicator(int(r["nranks"]), int(r["rank"])) for r in told}
+
+
+def _launch_ranges(thread: Any, words: list[str], kinds: list[str | None]) -> tuple[Any, Any]:
+    """(launch range per call or -1, row of that range), ranges in stored order."""
+    step = np.array([1 if w.endswith("GroupStart") else -1 if w.endswith("GroupEnd") else 0 for w in words])
+    row = np.full(len(words), -1, np.int64)
+    moves = np.array([k is not None for k in kinds], np.bool_)
+    for one in np.unique(thread).tolist():
+        mine = np.flatnonzero(thread == one)
+        depth = np.cumsum(step[mine])
+        depth -= np.minimum(np.minimum.accumulate(depth), 0)  # a group whose start is not recorded
+        closing = mine[(step[mine] < 0) & (depth == 0)]
+        calls = moves[mine]
+        alone, grouped = mine[calls & (depth == 0)], mine[calls & (depth > 0)]
+        row[alone] = alone
+        at = np.searchsorted(closing, grouped)
+        kept = at < len(closing)
+        row[grouped[kept]] = closing[at[kept]]
+    bounds, window = np.unique(row, return_inverse=True)
+    if len(bounds) and bounds[0] < 0:
+        return window - 1, bounds[1:]
+    return window, bounds

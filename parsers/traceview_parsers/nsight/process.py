@@ -1,0 +1,123 @@
+"""What one process did, while its report is being read: spilled rows, launches, marks, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from traceview_parsers.nsight.launches import LaunchIndex
+from traceview_parsers.nsight.spill import SortedSpill
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+TID = 0xFFFFFF
+"""The thread bits of a globalTid; the rest is the globalPid."""
+
+GPU_ROW = np.dtype(
+    [
+        ("start", "i8"),
+        ("end", "i8"),
+        ("correlation", "i8"),
+        ("stream", "i8"),
+        ("bytes", "i8"),
+        ("name", "i4"),
+        ("config", "i4"),
+        ("cls", "i1"),
+        ("mem", "i1"),
+    ]
+)
+"""``stream`` holds the context in its upper half; -1 stands for null in correlation, bytes, config and mem."""
+
+HOST_ROW = np.dtype([("start", "i8"), ("end", "i8"), ("name", "i4"), ("kind", "i1")])
+
+
+def split(keys: Ints) -> Iterator[tuple[int, Any]]:
+    """(key, index of its rows) per distinct key; one key alone costs nothing."""
+    if not len(keys):
+        return
+    if (keys == keys[0]).all():
+        yield int(keys[0]), slice(None)
+        return
+    for key in np.unique(keys).tolist():
+        yield key, np.flatnonzero(keys == key)
+
+
+def pid_of(global_pid: int) -> int:
+    """The operating system's process id in a globalPid (or globalTid)."""
+    return (global_pid >> 24) & 0xFFFFFF
+
+
+@dataclass
+class Counts:
+    """Rows of one process and what happened to them."""
+
+    events: int = 0
+    repaired: int = 0
+    dropped: int = 0
+    unclosed: int = 0
+    opaque: int = 0
+
+
+@dataclass
+class Process:
+    """One process of a report. Files live in ``folder``; nothing here grows with the number of GPU or host rows."""
+
+    key: int
+    folder: Path
+    gpu: SortedSpill
+    host: SortedSpill
+    launches: LaunchIndex
+    counts: Counts = field(default_factory=Counts)
+    contexts: dict[int, set[int]] = field(default_factory=dict)
+    """device -> contexts seen on it"""
+    gpu_names: set[int] = field(default_factory=set)
+    host_names: set[int] = field(default_factory=set)
+    blocking: list[Ints] = field(default_factory=list)
+    """correlation ids of calls that blocked the host"""
+    marks: list[tuple[Any, ...]] = field(default_factory=list)
+    nccl: list[tuple[Any, ...]] = field(default_factory=list)
+    first: int | None = None
+    last: int | None = None
+    mpi_rank: int | None = None
+
+    @property
+    def pid(self) -> int:
+        """The operating system's process id."""
+        return pid_of(self.key)
+
+    def cover(self, start: Ints, end: Ints) -> None:
+        """Widen the recorded window."""
+        if len(start):
+            low, high = int(start.min()), int(end.max())
+            self.first = low if self.first is None else min(self.first, low)
+            self.last = high if self.last is None else max(self.last, high)
+
+
+class Processes(dict[int, Process]):
+    """The processes of a report by globalPid, made when first seen."""
+
+    def __init__(self, scratch: Path) -> None:
+        super().__init__()
+        self._scratch = scratch
+
+    def __missing__(self, key: int) -> Process:
+        folder = self._scratch / f"{key:x}"
+        folder.mkdir(parents=True)
+        self[key] = process = Process(
+            key,
+            folder,
+            SortedSpill(folder / "gpu", GPU_ROW),
+            SortedSpill(folder / "host", HOST_ROW),
+            LaunchIndex(folder),
+        )
+        return process
+
+    def close(self) -> None:
+        """Close all scratch files."""
+        for process in self.values():
+            process.gpu.close()
+            process.host.close()
