@@ -18,6 +18,7 @@ def init(state: State, ctx: Context, message: str) -> bool:
     if int(rank) >= int(nranks):
         return False
     comm = _comm_of_init(ctx, pointer, (int(rank), int(nranks)), what)
+    comm.votes = comm.votes + 1 if comm.rank == int(rank) else 1
     comm.rank, comm.nranks = int(rank), int(nranks)
     comm.comm_id = comm_id or comm.comm_id
     for name, value in (("cuda_dev", cuda), ("nvml_dev", nvml), ("color", color), ("split", split), ("key", key)):
@@ -57,6 +58,7 @@ def shape_or_end(state: State, ctx: Context, message: str) -> bool:
     if found is not None:
         comm = ctx.proc.by_pointer.get(found[1])
         if comm is not None and (comm.rank, comm.nranks) == (int(found[2]), int(found[3])):
+            comm.votes += 1
             comm.facts |= {"nodes": int(found[4]), "local_ranks": int(found[5]), "mnnvl": found[7] != "0"}
         return True
     found = grammar.END.fullmatch(message)
@@ -64,6 +66,7 @@ def shape_or_end(state: State, ctx: Context, message: str) -> bool:
         return init(state, ctx, message)
     comm = ctx.proc.by_pointer.get(found[1])
     if comm is not None and comm.rank == int(found[2]):
+        comm.votes += 1
         comm.facts["end"] = found[6].lower()
     return True
 

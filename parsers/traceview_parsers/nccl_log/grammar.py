@@ -44,6 +44,10 @@ END = re.compile(
     r"comm (0x[0-9a-f]+) rank (\d+) n[rR]anks (\d+)(?: cudaDev (\d+) busId ([0-9a-f]+))? - "
     r"(Destroy|Abort|Revoke) (?:COMPLETE|START)(?:, result \d+)?"
 )
+# The begin of a torn Init record, and rests of torn records that stand alone in a line.
+HEAD = re.compile(r"(?:\w+ )?comm (0x[0-9a-f]+) rank (\d+) n[rR]anks (\d+) ")
+CUT_PREFIX = re.compile(rb":\d+:\d+ \[-?\d+\] ")
+REST = re.compile(rb" via (?:NET|P2P|SHM)/|- Init (?:START|COMPLETE)$|/GDRDMA(?:/Shared)?$|^ ?NCCL |^\d+\] ")
 INIT_TIME = re.compile(r"Init timings(?: - \w+)?: rank (\d+) nranks (\d+) total (\d+\.\d+) \(.*\)")
 BOOTSTRAP_TIME = re.compile(r"Bootstrap timings total (\d+\.\d+) \(.*\)")
 CHANNELS = re.compile(

@@ -96,6 +96,8 @@ class Scanner:
     def _resolve(self, found: re.Match[bytes], line: bytes, *, first: bool) -> Context | None:
         """Process and thread of a prefix. None if it is a rest of a torn record."""
         wrapper = line[: found.start()] if first else b""
+        if grammar.CUT_PREFIX.search(wrapper):
+            self.state.tear(None)
         if found["host"] is None:
             if self._hosted or found["dev"] is None or not first or not _ends_clean(wrapper):
                 return None
@@ -156,7 +158,7 @@ class Scanner:
         if messages.note(self.state, ctx.proc, text, warning=False) or messages.TRAIL.fullmatch(text):
             return
         if message[:4] in (b"Chan", b"Ring", b"Coll", b"comm", b"[Ran"):
-            self.state.tear(ctx.proc)
+            self._torn(ctx, text)
         elif not NOISE.match(message):
             self.state.unknown += 1
             ctx.proc.unknown += 1
@@ -194,8 +196,15 @@ class Scanner:
         self.state.records += 1
         ctx.proc.records += 1
         text = message.decode("utf8", "replace")
-        if not (text.endswith("COMPLETE") and comms.shape_or_end(self.state, ctx, text)):
-            self.state.tear(ctx.proc)
+        if text.endswith("COMPLETE") and comms.shape_or_end(self.state, ctx, text):
+            return
+        self._torn(ctx, text)
+
+    def _torn(self, ctx: Context, text: str) -> None:
+        self.state.tear(ctx.proc)
+        head = grammar.HEAD.match(text)
+        if head is not None:
+            ctx.proc.heads.append((head[1], int(head[2]), int(head[3])))
 
     def _other_level(self, ctx: Context, prefix: re.Match[bytes], text: bytes) -> None:
         self.state.records += 1
@@ -214,16 +223,16 @@ class Scanner:
                 self.state.vendor = found[1].lower()
         elif b"Watchdog caught" in line:
             messages.note(self.state, None, line.decode("utf8", "replace").strip(), warning=False)
-        elif line[:1] in (b" ", b"#") or line[:1].isdigit():
-            self.bench.take(line)
+        elif not ((line[:1] in b" #" or line[:1].isdigit()) and self.bench.take(line)) and grammar.REST.search(line):
+            self.state.tear(None)
 
 
 def _ends_clean(wrapper: bytes) -> bool:
     """Whether a prefix after this text is whole: nothing, a blank, or the end of a known wrapper stands before it."""
     if not wrapper:
         return True
-    if re.fullmatch(rb"\s*\d+\s+\d+\s+[a-z]\w*\s.*", wrapper):
-        return False  # the begin of a row of nccl-tests
+    if re.fullmatch(rb"\s*\d+\s+\d+\s+[a-z]\w*\s.*", wrapper) or grammar.CUT_PREFIX.search(wrapper):
+        return False  # the begin of a row of nccl-tests, or of another record
     return wrapper[-1:] in b" \t|)" or wrapper.endswith((b">:", b"]:"))
 
 

@@ -22,6 +22,8 @@ class Comm:
     complete: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
     """Further columns of nccl_comms by name."""
+    votes: int = 0
+    """Records that say the same rank of this pointer; one alone may be glued from halves of two."""
     before: Comm | None = None
     """The latest finished communicator of the process when this draft began."""
 
@@ -54,6 +56,8 @@ class Proc:
     torn: int = 0
     unknown: int = 0
     wrapper_rank: int | None = None
+    heads: list[tuple[str, int, int]] = field(default_factory=list)
+    """(pointer, rank, ranks) in the begins of torn records"""
     comms: list[Comm] = field(default_factory=list)
     by_pointer: dict[str, Comm] = field(default_factory=dict)
     open: dict[int, Comm] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 import pyarrow as pa
@@ -68,24 +68,47 @@ def _place(edge: Edge) -> None:
 
 
 def _drop_contradictions(state: State) -> None:
-    """In a torn log two halves of different records can look like one. Keep what the rest of the log supports."""
-    pairs = Counter((e.comm, e.src, e.dst, e.via) for e in state.edges)
-    kept = [e for e in state.edges if _supported(e, pairs)]
+    """In a torn log two halves of different records can look like one: what one record alone says is not used."""
+    pairs = Counter(_claim(e) for e in state.edges)
+    own = Counter((e.comm, e.src if e.side == "send" else e.dst) for e in state.edges)
+    for proc in state.procs.values():
+        for comm in proc.comms:
+            heads = proc.heads.count((comm.pointer or "", comm.rank or 0, comm.nranks or 0))
+            if comm.rank is not None and comm.votes + heads + own[comm, comm.rank] < 2:
+                comm.rank = None
+                state.tear(proc)
+    _one_owner(state)
+    kept = [e for e in state.edges if pairs[_claim(e)] > 1 and _possible(e)]
     for edge in set(state.edges) - set(kept):
         state.tear(edge.proc)
     state.edges = kept
+    used = {e.proc for e in kept}
+    for key, proc in list(state.procs.items()):
+        if proc.records < 3 and proc not in used and all(c.rank is None for c in proc.comms):
+            del state.procs[key]
 
 
-def _supported(edge: Edge, pairs: Counter[tuple[Comm | None, int, int, str]]) -> bool:
+def _claim(edge: Edge) -> tuple[Comm | None, int, int, str, bool | None]:
+    return edge.comm, edge.src, edge.dst, edge.via, edge.gdr
+
+
+def _one_owner(state: State) -> None:
+    """Of two processes that claim one rank of a communicator, the one that more records name keeps it."""
+    claims: dict[tuple[str, int], list[Comm]] = defaultdict(list)
+    for comm in (c for p in state.procs.values() for c in p.comms):
+        if comm.comm_id is not None and comm.rank is not None:
+            claims[comm.comm_id, comm.rank].append(comm)
+    for same in claims.values():
+        for comm in sorted(same, key=lambda c: -c.votes)[1:]:
+            comm.rank = None
+
+
+def _possible(edge: Edge) -> bool:
     comm = edge.comm
-    if comm is None:
+    if comm is None or comm.nranks is None:
         return True
     own = edge.src if edge.side == "send" else edge.dst
-    if comm.rank is not None and own != comm.rank:
-        return False
-    if comm.nranks is not None and max(edge.src, edge.dst) >= comm.nranks:
-        return False
-    return pairs[comm, edge.src, edge.dst, edge.via] > 1
+    return comm.rank in (None, own) and max(edge.src, edge.dst) < comm.nranks
 
 
 def tables(state: State, rows: list[Row]) -> dict[str, Any]:
