@@ -179,7 +179,8 @@ def _rank(world, r, busy, arrive, last, begins, base):
         ("idle_data", begins[:-1] + base, c_start),
     ]
     segments = _segments(layers, int(begins[0] + base), int(begins[-1] + base))
-    late = np.where((kind == 0) & (wait_a > coll_start), world.late, -1)
+    step_of = np.concatenate((np.arange(steps), np.arange(steps)))[c_order]
+    late = np.where((kind == 0) & (wait_a > coll_start), arrive.argmax(axis=0)[step_of], -1)
     detail = {
         "step": np.arange(steps),
         "step_start": begins[:-1] + base,

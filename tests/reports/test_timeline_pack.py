@@ -71,7 +71,7 @@ def events(section, rank):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("world"), World(ranks=3, steps=3, kernels=12, late=1))
+    return build(tmp_path_factory.mktemp("world"), World(ranks=3, steps=3, kernels=12, late=1, slow=3.0))
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +183,7 @@ def test_focus_comes_before_everything(world):
 
 
 def test_host_collectives_are_lanes_with_their_waiting(tmp_path):
-    run, result, detail = build(tmp_path, World(ranks=2, steps=1, kernels=3, late=1))
+    run, result, detail = build(tmp_path, World(ranks=2, steps=1, kernels=3, late=1, slow=9.0))
     part = run.parts[0]
     colls = part.table(COLLECTIVES)
     table = colls.set_column(0, colls.schema.field(0), pa.nulls(len(colls), pa.int64()))
