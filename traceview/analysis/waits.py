@@ -48,6 +48,8 @@ class Instances:
     violations: Ints
     clock_free: Bools
     """the clocks are too weak: waits are duration - shortest duration (METHODS d.4)"""
+    dark: Bools
+    """the clocks are too weak and nothing else tells: unresolved"""
     ahead: Ints
     """per collectives row: L - own begin (negative only for a later record of a member); 0 if unmatched"""
     partners: p2p.Partners
@@ -146,7 +148,8 @@ def _instances(view: _View) -> Instances:
     ahead = np.zeros(len(c), np.int64)
     ahead[rows] = arrived[number] - a
     kind = c.kind[rows[lead]]
-    free = _too_weak(c, m, view.base, rows, lead) & N_X_N[kind]
+    dark = _too_weak(view, rows, lead)
+    free = dark & N_X_N[kind] & m.full
     if free.any():
         # every end is taken to coincide, so the shortest record arrived last
         own = free[number]
@@ -169,6 +172,7 @@ def _instances(view: _View) -> Instances:
         marginal=np.where(members > 1, (members - 1) * (arrived - second), 0),
         violations=np.zeros(count, np.int64),
         clock_free=free,
+        dark=dark & ~free,
         ahead=ahead,
         partners=p2p.partners(c, m.instance),
         root=_roots(c, rows, number, kind, count),
@@ -183,7 +187,25 @@ def _none(c: Columns) -> Instances:
     zeros = np.zeros(len(c), np.int64)
     codes = np.zeros(0, np.int8)
     return Instances(
-        no, np.zeros(1, np.int64), flags, codes, no, no, no, no, no, no, no, no, no, no, flags, zeros, lonely, no
+        no,
+        np.zeros(1, np.int64),
+        flags,
+        codes,
+        no,
+        no,
+        no,
+        no,
+        no,
+        no,
+        no,
+        no,
+        no,
+        no,
+        flags,
+        flags,
+        zeros,
+        lonely,
+        no,
     )
 
 
@@ -196,14 +218,13 @@ def _member_durations(c: Columns, rows: Ints, member: Bools) -> Ints:
     return np.repeat(hull, np.diff(np.append(head, len(rows))))
 
 
-def _too_weak(c: Columns, m: Matches, base: TimeBase, rows: Ints, lead: Ints) -> Bools:
-    """Instances across clock units of which one has grade C."""
-    weak = base.weak(c.rank[rows])
-    if not weak.any():
-        return np.zeros(len(lead), np.bool_)
-    unit = base.unit[c.rank[rows]]
+def _too_weak(view: _View, rows: Ints, lead: Ints) -> Bools:
+    """Instances whose members' times cannot be compared: across clock units of which one has grade C."""
+    rank = view.c.rank[rows]
+    weak, unit, part = view.base.weak(rank), view.base.unit[rank], view.base.component[rank]
     crossing = np.minimum.reduceat(unit, lead) != np.maximum.reduceat(unit, lead)
-    out: Bools = crossing & np.logical_or.reduceat(weak, lead) & m.full
+    strange = np.minimum.reduceat(part, lead) != np.maximum.reduceat(part, lead)
+    out: Bools = crossing & (np.logical_or.reduceat(weak, lead) | strange)
     return out
 
 
@@ -228,7 +249,8 @@ def _ends_of_waiting(view: _View, found: Instances) -> tuple[Ints, Codes, Codes]
     target = begin.copy()
     second = np.full(len(c), UNRESOLVED, np.int8)
     number = found.of_rows()
-    sure = ~m.ambiguous[number] if len(number) else np.zeros(0, np.bool_)
+    clear = ~(m.ambiguous | found.dark)
+    sure = clear[number]
     rows = found.rows[sure]
     number = number[sure]
     kind, full = found.kind[number], m.full[number]
@@ -241,7 +263,7 @@ def _ends_of_waiting(view: _View, found: Instances) -> tuple[Ints, Codes, Codes]
         _rooted(view, found, (rows[rooted], number[rooted], full[rooted]), target, second)
     point = c.p2p | POINT[c.kind]
     if point.any():
-        sure_rows = np.append(~m.ambiguous, False)[m.instance]
+        sure_rows = np.append(clear, False)[m.instance]
         _point_to_point(view, found.partners, np.flatnonzero(point & sure_rows), target, second)
     return target, second, np.where(point, P2P, NXN).astype(np.int8)
 
@@ -286,10 +308,10 @@ def _violations(view: _View, found: Instances) -> Bools:
     c, m, begin, end = view.c, view.m, view.begin, view.end
     out = np.zeros(len(c), np.bool_)
     number = found.of_rows()
-    take = N_X_N[found.kind[number]] & ~m.ambiguous[number] if len(number) else np.zeros(0, np.bool_)
+    take = (N_X_N[found.kind] & ~(m.ambiguous | found.dark | found.clock_free))[number]
     rows, number = found.rows[take], number[take]
     out[rows] = end[rows] < found.arrived[number] - view.eps(rows, found.last[number])
-    pairs = np.flatnonzero(found.partners.sender >= 0)
+    pairs = np.flatnonzero((found.partners.sender >= 0) & ~np.append(found.dark, True)[m.instance])
     if len(pairs):
         sender = found.partners.sender[pairs]
         out[pairs] = end[pairs] < begin[sender] - view.eps(pairs, sender)
@@ -308,7 +330,7 @@ def _clock_free(c: Columns, found: Instances, wait_end: Ints) -> Ints:
 def _gaps(c: Columns, m: Matches, found: Instances, phases: Phases) -> dict[str, int]:
     """METHODS d.4 cross-check: median |aligned wait - (duration - shortest duration)| per group, full n x n only."""
     number = found.of_rows()
-    take = (N_X_N[found.kind] & m.full & ~m.ambiguous)[number] & found.member if len(number) else number > 0
+    take = (N_X_N[found.kind] & m.full & ~m.ambiguous)[number] & found.member
     rows, number = found.rows[take], number[take]
     gap = np.abs((phases.wait_end[rows] - c.start[rows]) - (c.end[rows] - c.start[rows] - found.transfer_min[number]))
     group = found.group[number]

@@ -1,0 +1,156 @@
+"""One time axis for all hosts (METHODS d): offsets and drifts, their error and proof, and what cannot be compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from traceview.analysis.causal import FAR, Bounds
+from traceview.analysis.clocksample import Sample, deviates, deviation, one_sided, sample_ends
+from traceview.analysis.clockunits import Fit, bounded, fit_units
+from traceview.analysis.groups import Columns, columns
+from traceview.analysis.timebase import GRADE_A, GRADE_B, GRADE_C, GRADES, TimeBase
+from traceview.analysis.types import Codes, Floats, Ints, Matches
+from traceview.config import DEFAULT, Config
+from traceview.result import Clock, HostClock, RankClock
+
+MIN_FIT = 3  # instances before an offset has an error at all
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """The axis, its rows for the result, and sentences about what is wrong or was done."""
+
+    base: TimeBase
+    clock: Clock
+    notes: list[str]
+    mismatches: list[str] = field(default_factory=list)
+    """proofs of a wrong match or a bad clock (an empty causal interval)"""
+
+
+def align(
+    collectives: Any | Columns,
+    matches: Matches,
+    hosts: dict[int, str],
+    *,
+    t_ref_ns: int | None = None,
+    fit_drift: bool | None = None,
+    config: Config = DEFAULT,
+) -> Alignment:
+    """Fit the clocks of all hosts to the ends of matched n x n collectives.
+
+    ``hosts``: host by rank. Gauge: the host of the lowest rank of each component stands still. ``t_ref_ns``: where
+    offsets are stated (default: first record of the lowest rank). ``fit_drift``: None = by the rule of d.2.
+    One host: stamps stay as they are, bit for bit, unless a rank's own clock clearly deviates from the others.
+    """
+    c = collectives if isinstance(collectives, Columns) else columns(collectives)
+    names = list(dict.fromkeys(hosts[r] for r in sorted(hosts)))
+    top = max([*hosts, int(c.rank.max(initial=0))]) + 1
+    number = {name: i for i, name in enumerate(names)}
+    host = np.array([number.get(hosts.get(r, ""), 0) for r in range(top)], np.int64)
+    sample = sample_ends(c, matches)
+    eta = deviation(sample, host, config)
+    odd = np.flatnonzero(deviates(sample, host, eta, config))
+    unit = host.copy()
+    unit[odd] = len(names) + np.arange(len(odd))
+    present = np.zeros(top, np.bool_)
+    present[np.array(sorted(hosts), np.int64)] = True
+    fit = fit_units(sample, unit, (len(names) + len(odd), present), fit_drift, config)
+    base, limits = bounded(fit, sample, one_sided(c, matches))
+    if t_ref_ns is None:
+        t_ref_ns = int(c.start[c.rank == c.rank.min()].min()) if len(c) else 0
+    return _report(_Run(names, host, np.flatnonzero(present), odd, eta, t_ref_ns, config), fit, base, limits, sample)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Who there is: host names, host by rank, ranks present, un-pooled ranks, deviation by rank."""
+
+    names: list[str]
+    host: Ints
+    ranks: Ints
+    odd: Ints
+    eta: Floats
+    t_ref: int
+    config: Config
+
+
+def _report(run: _Run, fit: Fit, base: TimeBase, limits: Bounds, sample: Sample) -> Alignment:
+    """Grades, rows and sentences."""
+    ranks = run.ranks
+    bad, seen = _violations(fit, base, sample, run.config)
+    grade = _grades(fit, limits, bad, seen, run)
+    base = replace(base, grade=grade[base.unit])
+    hosts = [
+        _host_row(fit, limits, u, (name, run.t_ref, int(bad[u]), int(grade[u]))) for u, name in enumerate(run.names)
+    ]
+    etas = np.where(base.unit == run.host, 0, base.shift - fit.shift[run.host])
+    rows = [RankClock(r, int(etas[r]), 0) for r in ranks.tolist()]
+    worst = int(max((grade[u] for u in np.unique(base.unit[ranks])), default=GRADE_A))
+    notes = list(fit.notes)
+    for r in run.odd.tolist():
+        notes.append(
+            f"rank {r}: its clock deviates from that of its host by {-run.eta[r] / 1000:.0f} us; aligned apart"
+        )
+    for u in fit.jumps:
+        notes.append(f"{_unit_name(run, u)}: the clock was stepped during the record; aligned piecewise")
+    parts = np.unique(base.component[ranks])
+    if len(parts) > 1:
+        notes.append(f"{len(parts)} sets of ranks share no collective: their times are never compared")
+    mismatches = [
+        f"{_unit_name(run, u)}: no clock offset fits its collectives: a wrong match or a bad clock"
+        for u in np.flatnonzero(limits.empty).tolist()
+    ]
+    return Alignment(base, Clock(run.t_ref, hosts, rows, GRADES[worst]), notes, mismatches)
+
+
+def _unit_name(run: _Run, unit: int) -> str:
+    return run.names[unit] if unit < len(run.names) else f"rank {run.odd[unit - len(run.names)]}"
+
+
+def _violations(fit: Fit, base: TimeBase, sample: Sample, config: Config) -> tuple[Ints, Ints]:
+    """Per unit: sampled members that end before the last arrival, and all sampled members."""
+    begin, end = base.to_true(sample.rank, sample.begin), base.to_true(sample.rank, sample.end)
+    arrived = np.full(int(sample.instance.max(initial=-1)) + 1, -FAR * 2)
+    np.maximum.at(arrived, sample.instance, begin)
+    node = fit.unit[sample.rank]
+    broken = end < arrived[sample.instance] - config.eps_min_ns
+    units = len(fit.shift)
+    return np.bincount(node, broken, units).astype(np.int64), np.bincount(node, minlength=units)
+
+
+def _grades(fit: Fit, limits: Bounds, bad: Ints, seen: Ints, run: _Run) -> Codes:
+    """A, B or C per unit (METHODS d.3)."""
+    config = run.config
+    share = bad / np.maximum(seen, 1)
+    lonely = (fit.used < MIN_FIT) & (len(fit.shift) > 1)
+    sigma = np.where(fit.gauge, 0.0, fit.sigma)
+    grade = np.where(
+        sigma <= config.grade_a_sigma_ns, GRADE_A, np.where(sigma <= config.grade_b_sigma_ns, GRADE_B, GRADE_C)
+    )
+    grade = np.where((grade == GRADE_A) & (bad > 0), GRADE_B, grade)
+    apart = lonely if len(run.names) > 1 else lonely & ~fit.gauge
+    weak = (share > config.grade_max_violations) | limits.empty | apart
+    out: Codes = np.where(weak, GRADE_C, grade).astype(np.int8)
+    return out
+
+
+def _host_row(fit: Fit, limits: Bounds, u: int, facts: tuple[str, int, int, int]) -> HostClock:
+    name, t_ref, bad, grade = facts
+    offset = fit.shift[u] + fit.frac[u] + fit.drift[u] * (t_ref - fit.pivot[u])
+    reach = max(int(limits.high[u]), -int(limits.low[u]))
+    single = len(fit.shift) == 1
+    known = not fit.gauge[u] and fit.used[u] >= MIN_FIT
+    return HostClock(
+        host=name,
+        offset_ns=round(float(offset)),
+        drift_ppm=float(fit.drift[u] * 1e6),
+        sigma_ns=float(fit.sigma[u]) if known or single or fit.gauge[u] else None,
+        bound_ns=0 if fit.gauge[u] else (reach if reach < FAR else None),
+        grade=GRADES[grade],
+        violations=bad,
+        component=int(fit.component[u]),
+        instances=int(fit.used[u]),
+    )
