@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from jobs import MS, US, Job, training
 from scenarios import load_extras
-
 from traceview.analysis.causal import FAR, bounds
 from traceview.analysis.clock import align
 from traceview.analysis.clockfit import find_jump
