@@ -119,6 +119,8 @@ class Window(msgspec.Struct):
     sub_ns: dict[str, int] = {}
     coactivity_ns: dict[str, int] = {}
     """METHODS a.1: 'compute+comm_transfer' -> ns; '' = nothing active. Sums to the window."""
+    late_ns: int | None = None
+    """METHODS e.7: sum over the step's n x n instances of (arrival - median arrival)+; None = unknown"""
 
 
 class CollectiveRow(msgspec.Struct):

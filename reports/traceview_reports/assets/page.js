@@ -95,7 +95,7 @@
     const detail = parse();
     if (!detail) return;
     document.dispatchEvent(new CustomEvent("tv:select", { detail: { ...detail, source: "hash" } }));
-    $("#timeline").scrollIntoView({ block: "start" });
+    if ($("#timeline canvas")) $("#timeline").scrollIntoView({ block: "start" });
   };
   const unfold = () => {
     const target = document.getElementById(location.hash.slice(1));

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from traceview_reports import definitions
 from traceview_reports.names import clean
-from traceview_reports.tables import GROUP_KEYS, Column, View, group_parts
+from traceview_reports.tables import Column, View, group_parts
 
 _PLAIN = frozenset(("int", "id", "text", "name", "lines", "flag", "share", "rate"))
 _CSV_BYTES = 400_000
@@ -61,6 +61,8 @@ class Chart:
     caption: str
     label: str
     height: int = 262
+    legend: Sequence[tuple[str, str]] = ()
+    """(word, colour key) of what the colours mean, where the bar above does not say it."""
 
 
 @dataclass(frozen=True)
@@ -115,10 +117,8 @@ def _cell(column: Column, row: Any) -> Cell:
     if column.kind == "id" and column.label in ("rank", "step") and isinstance(value, int):
         return Cell(str(value), css, link=f"#{column.label}={value}")
     sort = "" if column.kind in _PLAIN or value is None else f"{value:.17g}"
-    if column.kind == "share" and value is not None:
-        key = GROUP_KEYS.get(column.define.removeprefix("group."), ("",))[0]
-        colour = f";--c:var(--g-{key})" if key else ""
-        return Cell(column.text(row), f"{css} share", style=f"--w:{min(max(value, 0), 1) * 100:.1f}%{colour}")
+    if column.kind == "share" and value is not None and not column.define.startswith("group."):
+        return Cell(column.text(row), f"{css} share", style=f"--w:{min(max(value, 0), 1) * 100:.1f}%")
     return Cell(column.text(row), css, sort)
 
 

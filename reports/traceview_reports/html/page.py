@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 import re
 import tempfile
@@ -18,8 +16,9 @@ from traceview import units
 from traceview.errors import TraceviewError
 from traceview.result import Finding, Result
 from traceview_reports import definitions, verdict
-from traceview_reports.html import sections
-from traceview_reports.html.palette import asset, stylesheet
+from traceview_reports.html import embed, sections
+from traceview_reports.html.charts import Drawn, draw
+from traceview_reports.html.palette import asset, colours, stylesheet
 from traceview_reports.names import clean
 from traceview_reports.tables import parts
 
@@ -104,17 +103,22 @@ def _environment() -> Environment:
 
 def _page(result: Result, charts: bool) -> str:
     env = _environment()
-    del charts
-    before = sections.before_timeline(result, env, {})
+    drawn = draw(result) if charts else []
+    before = sections.before_timeline(result, env, {d.chart.id: d.chart for d in drawn})
     after = sections.after_timeline(result, env)
-    head, scripts = asset("theme.js"), [asset("page.js")]
+    head, scripts, data = asset("theme.js"), [asset("page.js")], Markup()
+    allowed = [head, *scripts]
+    if drawn:
+        scripts.append(asset("charts.js"))
+        allowed += [scripts[-1], embed.bokeh_js()]
+        data = _chart_data(drawn)
     return env.get_template("page.html.j2").render(
-        csp=_csp([head, *scripts]),
+        csp=embed.policy(allowed),
         title=f"traceview: {clean(result.verdict.headline, 120)}",
         styles=Markup(stylesheet()),
         head_script=Markup(head),
         scripts=[Markup(s) for s in scripts],
-        data=Markup(),
+        data=data,
         nav=[s for s in (*before, *after) if s.nav],
         before=before,
         after=after,
@@ -126,13 +130,11 @@ def _page(result: Result, charts: bool) -> str:
     )
 
 
-def _csp(scripts: list[str]) -> str:
-    """No request, no script but those with these hashes (over the exact text of the elements)."""
-    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
-    return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
-        "base-uri 'none'; form-action 'none'"
-    )
+def _chart_data(drawn: list[Drawn]) -> Markup:
+    """The documents, the variables of the colours they use, and BokehJS once."""
+    names = {value: name for name, value in colours().items()}
+    items = [embed.data_element(f"chart-{d.chart.id}", {"item": d.item, "ramp": d.ramp}) for d in drawn]
+    return Markup("\n").join([*items, embed.data_element("chart-colours", names), embed.bokeh_element()])
 
 
 def _first_screen(result: Result) -> dict[str, Any]:
