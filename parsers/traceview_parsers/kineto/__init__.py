@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from traceview.errors import TraceviewError
 from traceview.run import Part
 from traceview_parsers.registry import Progress, ReadOptions
 
@@ -25,4 +24,6 @@ def sniff(head: bytes, path: Path) -> bool:
 
 def read(path: Path, out: Path, options: ReadOptions, progress: Progress | None) -> list[Part]:
     """See ``traceview_parsers.registry.Reader.read``. One file is one process: one part."""
-    raise TraceviewError(f"{path}: the Kineto reader is not there yet")
+    from traceview_parsers.kineto.reader import read_file
+
+    return [read_file(path, out / "0", options, progress)]

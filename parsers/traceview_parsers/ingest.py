@@ -1,0 +1,219 @@
+"""Files in, a ``Run`` out: discover, read (or take from the cache), decide which part is which rank."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+
+from traceview.errors import TraceviewError
+from traceview.run import Part, Run, SourceMeta
+from traceview_parsers.assemble import assemble
+from traceview_parsers.cache import Store
+from traceview_parsers.cache import key as cache_key
+from traceview_parsers.discover import Found, Input, discover
+from traceview_parsers.registry import Progress, ReadOptions, find_reader, read_head
+from traceview_parsers.worker import Done, Task
+
+# Below this much JSON a second process costs more than it gains (INGEST section 5).
+POOL_BYTES = 100_000_000
+WORKER_BYTES = 200_000_000  # of memory
+_UNPACKED = 12  # JSON per byte of gzip
+
+
+def open_run(
+    paths: Sequence[str | Path],
+    options: ReadOptions | None = None,
+    *,
+    cache: bool = True,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Run:
+    """Open the traces of one job.
+
+    paths: files, folders (searched recursively) and globs. cache: keep what was read for the next time.
+    workers: processes to read with; by default as many as the machine and the amount suggest. progress: called with
+    (bytes done, bytes in all).
+
+    Raises TraceviewError if nothing can be read, if a path does not exist, or if the files are of more than one job.
+    An unreadable file among good ones goes to ``run.unread``.
+    """
+    options = options or ReadOptions()
+    found = discover(paths)
+    store = Store(cache)
+    parts: list[Part] = []
+    logs: list[Part] = []
+    for item, made in zip(found.inputs, _read_all(found, store, options, workers, progress), strict=True):
+        for part in made:
+            part.meta.source.path = str(item.path)
+        (logs if item.reader.is_log else parts).extend(made)
+    if not parts and not logs:
+        raise TraceviewError(_nothing(paths, found))
+    if cache:
+        store.trim()
+    run = assemble(_name(paths), parts, logs, options.rank_regex)
+    run.unread = found.unread
+    if store.problem:
+        run.problems.append(store.problem)
+    if found.skipped:
+        names = ", ".join(p.name for p in found.skipped[:3])
+        run.problems.append(f"{len(found.skipped)} other files were not looked at: {names}")
+    return run
+
+
+def _nothing(paths: Sequence[str | Path], found: Found) -> str:
+    where = ", ".join(str(p) for p in paths)
+    if not found.unread:
+        return (
+            f"{where}: no traces inside; pass PyTorch profiler traces (.json, .json.gz), Nsight exports or NCCL logs"
+        )
+    first = found.unread[0].warnings[0]
+    more = len(found.unread) - 1
+    return first if not more else f"{where}: nothing can be read; {first} ({more} more like it)"
+
+
+def _name(paths: Sequence[str | Path]) -> str:
+    path = Path(paths[0])
+    name = path.resolve().name
+    return name if path.is_dir() else name.split(".")[0]
+
+
+def _read_all(
+    found: Found, store: Store, options: ReadOptions, workers: int | None, progress: Progress | None
+) -> list[list[Part]]:
+    """Parts per input, in order; inputs that cannot be read give none and are added to ``found.unread``."""
+    total = sum(i.bytes for i in found.inputs)
+    keys, errors = [], {}
+    for item in found.inputs:
+        try:
+            keys.append(cache_key(item, options))
+        except OSError as error:
+            keys.append("")
+            errors[item.path] = f"{item.path}: cannot be read ({error.strerror or error})"
+    made = {key: parts for key in keys if key and (parts := store.get(key)) is not None}
+    todo = {key: i for i, key in zip(found.inputs, keys, strict=True) if key and key not in made}
+    done = total - sum(i.bytes for i in todo.values())
+    failed = _read(todo, store, options, _workers(list(todo.values()), workers), _Meter(progress, done, total))
+    errors |= {todo[key].path: why for key, why in failed.items()}
+    for path, why in errors.items():
+        found.unread.append(SourceMeta(path=str(path), format="", warnings=[why]))
+    for key in todo:
+        made[key] = store.get(key) or []
+    return [_own(made.get(key, [])) for key in keys]
+
+
+def _own(parts: list[Part]) -> list[Part]:
+    """Parts whose metadata may be changed: the same content may be in the run under two paths."""
+    return [Part.load(p.folder) for p in parts]
+
+
+class _Meter:
+    """Sums the progress of several inputs."""
+
+    def __init__(self, progress: Progress | None, done: int, total: int) -> None:
+        self._progress, self._done, self._total = progress, done, total
+
+    def file(self, read: int, size: int) -> None:
+        """Within one input."""
+        if self._progress:
+            self._progress(min(self._done + read, self._total), self._total)
+
+    def finish(self, size: int) -> None:
+        """One input is done."""
+        self._done += size
+        self.file(0, 0)
+
+
+def _workers(todo: list[Input], asked: int | None) -> int:
+    amount = sum(i.bytes * (_UNPACKED if _is_gzip(i.path) else 1) for i in todo)
+    if asked is None and amount < POOL_BYTES:
+        return 1
+    most = min(asked or os.cpu_count() or 1, len(todo))
+    with contextlib.suppress(ValueError, OSError, AttributeError):
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+        most = min(most, max(1, memory // WORKER_BYTES)) if asked is None else most
+    return most
+
+
+def _is_gzip(path: Path) -> bool:
+    if path.is_dir():
+        return False
+    with path.open("rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+def _read(todo: dict[str, Input], store: Store, options: ReadOptions, workers: int, meter: _Meter) -> dict[str, str]:
+    """Read inputs into the store; returns the reason by key for those that cannot be read."""
+    if workers > 1:
+        return _read_in_workers(todo, store, options, workers, meter)
+    errors = {}
+    for key, item in todo.items():
+        error = read_input(store, item.path, key, options, meter.file)
+        if error:
+            errors[key] = error
+        meter.finish(item.bytes)
+    return errors
+
+
+def read_input(store: Store, path: Path, key: str, options: ReadOptions, progress: Progress | None) -> str | None:
+    """Read one input into its cache entry; returns why it cannot be read, or None."""
+    try:
+        reader = find_reader(read_head(path), path)
+        if reader is None:
+            return f"{path}: changed while it was being read; run again"
+        store.make(key, lambda work: reader.read(path, work, options, progress))
+    except TraceviewError as error:
+        return str(error)
+    except OSError as error:
+        return f"{path}: cannot be read ({error.strerror or error})"
+    return None
+
+
+def _read_in_workers(
+    todo: dict[str, Input], store: Store, options: ReadOptions, workers: int, meter: _Meter
+) -> dict[str, str]:
+    """Batches of about equal size, largest inputs first, each in a process of its own."""
+    batches: list[list[str]] = [[] for _ in range(min(len(todo), workers * 4))]
+    loads = [0] * len(batches)
+    for key in sorted(todo, key=lambda k: -todo[k].bytes):
+        least = loads.index(min(loads))
+        batches[least].append(key)
+        loads[least] += todo[key].bytes
+    errors: dict[str, str] = {}
+
+    def work(batch: list[str]) -> None:
+        task = Task(str(store.root), options, [str(todo[k].path) for k in batch], batch)
+        for done in _run_worker(task):
+            if done.error:
+                errors[done.key] = done.error
+            meter.finish(todo[done.key].bytes)
+
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            list(pool.map(work, batches))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return errors
+
+
+def _run_worker(task: Task) -> list[Done]:
+    """Run one worker to its end. Inputs it did not report (it was killed) count as unreadable."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [sys.executable, "-m", "traceview_parsers.worker"]
+    result = subprocess.run(
+        command, input=msgspec.json.encode(task), env=environment, capture_output=True, check=False
+    )
+    done = [msgspec.json.decode(line, type=Done) for line in result.stdout.splitlines()]
+    reported = {d.key for d in done}
+    why = (result.stderr.decode(errors="replace").strip().splitlines() or [f"exit status {result.returncode}"])[-1]
+    for path, key in zip(task.paths, task.keys, strict=True):
+        if key not in reported:
+            done.append(Done(key, f"{path}: the process that read it ended early ({why})"))
+    return done

@@ -1,0 +1,71 @@
+"""Columns that grow chunk by chunk, and names as numbers."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+Array = np.ndarray[Any, Any]
+
+
+class Interner(dict[Any, int]):
+    """Value -> number, in order of first sight."""
+
+    def __missing__(self, key: Any) -> int:
+        number = len(self)
+        self[key] = number
+        return number
+
+    def codes(self, values: list[Any]) -> Array:
+        """int32 numbers of the values."""
+        return np.fromiter(map(self.__getitem__, values), np.int32, len(values))
+
+    def strings(self) -> list[str]:
+        """The values as text, by number; None is ''."""
+        return [v if isinstance(v, str) else "" if v is None else str(v) for v in self]
+
+
+class Growing:
+    """Columns of one length; ``add`` appends, ``take`` hands a whole column out and forgets it."""
+
+    def __init__(self, **types: Any) -> None:
+        self._types = types
+        self._pieces: dict[str, list[Array]] = {name: [] for name in types}
+        self.rows = 0
+
+    def add(self, rows: int, **columns: Any) -> None:
+        """Append ``rows`` rows; a scalar is repeated."""
+        for name, kind in self._types.items():
+            value = columns[name]
+            whole = isinstance(value, np.ndarray)
+            self._pieces[name].append(value.astype(kind, copy=False) if whole else np.full(rows, value, kind))
+        self.rows += rows
+
+    def take(self, name: str) -> Array:
+        """The column as one array."""
+        pieces, self._pieces[name] = self._pieces[name], []
+        return np.concatenate(pieces) if pieces else np.empty(0, self._types[name])
+
+    def take_all(self) -> dict[str, Array]:
+        """All columns; the store is empty afterwards."""
+        self.rows = 0
+        return {name: self.take(name) for name in self._types}
+
+
+def dictionary(codes: Array, names: list[str], missing: bool = False) -> Any:
+    """int32 codes into ``names`` -> Arrow dictionary of the names in use; ``missing``: negative codes are null."""
+    used = np.zeros(len(names) + 1, bool)
+    used[codes] = True
+    used[-1] = False
+    renumber = (np.cumsum(used) - 1).astype(np.int32)
+    values = pa.array(list(itertools.compress(names, used[:-1].tolist())), pa.string())
+    mask = codes < 0 if missing else None
+    return pa.DictionaryArray.from_arrays(pa.array(renumber[codes], pa.int32(), mask=mask), values)
+
+
+def nullable(values: Array, missing: Any = -1) -> Any:
+    """An Arrow array in which ``missing`` is null."""
+    return pa.array(values, mask=values == missing)

@@ -1,0 +1,123 @@
+"""One Chrome-trace event as Kineto writes it: its types, its decoders, its times.
+
+Arguments stay undecoded (``Raw``): most events are never asked for them, and a strange argument then spoils
+nothing but itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import msgspec
+import numpy as np
+
+I64Array = np.ndarray[Any, np.dtype[np.int64]]
+Number = float | str | None
+Ident = int | str | None
+
+# From 2**43 µs on a float64 no longer tells neighbouring nanoseconds apart.
+EXACT_BELOW_US = float(2**43)
+MISSING = np.iinfo(np.int64).min
+
+
+class Event(msgspec.Struct, gc=False):
+    """The keys that matter; ``ts`` and ``dur`` are µs."""
+
+    ph: str | None = None
+    cat: str | None = None
+    name: str | None = None
+    pid: Ident = None
+    tid: Ident = None
+    ts: Number = None
+    dur: Number = None
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class TextEvent(Event, gc=False):
+    """The same with ``ts`` as text, for absolute times with decimals (schema class C)."""
+
+    ts: msgspec.Raw = msgspec.Raw(b"null")  # type: ignore[assignment]
+
+
+Events = list[Event]
+FAST = msgspec.json.Decoder(list[Event | None])
+EXACT = msgspec.json.Decoder(list[TextEvent | None])
+
+
+def number(value: Any) -> float:
+    """A time as recorded -> float µs; nan for what is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def text_ns(raw: Any) -> int:
+    """JSON text of a µs time -> exact ns; MISSING for what is none.
+
+    >>> text_ns(b"1712195495519695.8"), text_ns(b'"12.3456"')
+    (1712195495519695800, 12346)
+    """
+    text = bytes(raw).strip(b'" \t\r\n')
+    whole, _, fraction = text.partition(b".")
+    if whole.isdigit() and len(fraction) <= 3 and (fraction.isdigit() or not fraction):
+        return int(whole) * 1000 + int(fraction.ljust(3, b"0"))
+    try:
+        return int((Decimal(text.decode()) * 1000).to_integral_value())
+    except (InvalidOperation, ValueError, OverflowError):
+        return int(MISSING)
+
+
+def micros(values: Iterable[Any], count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """float64 µs of ``count`` recorded times."""
+    values = list(values)
+    try:
+        return np.fromiter(values, np.float64, count)
+    except (TypeError, ValueError):
+        return np.fromiter(map(number, values), np.float64, count)
+
+
+def to_ns(values: list[Any]) -> I64Array:
+    """Recorded times (numbers, strings, None, or JSON text in ``Raw``) -> int64 ns; MISSING for what is none."""
+    count = len(values)
+    if count and isinstance(values[0], msgspec.Raw):
+        return np.fromiter(map(text_ns, values), np.int64, count)
+    us = micros(values, count)
+    bad = ~np.isfinite(us)
+    if bad.any():
+        us[bad] = 0.0
+    whole = np.floor(us)
+    ns: I64Array = whole.astype(np.int64) * 1000
+    us -= whole
+    if us.any():
+        ns += np.rint(us * 1000).astype(np.int64)
+    ns[bad] = MISSING
+    return ns
+
+
+def needs_text(events: list[Event | None]) -> bool:
+    """Whether float64 has lost digits of these times: absolute µs with decimals."""
+    if not any(number(e.ts) >= EXACT_BELOW_US for e in events[:16] if e is not None):
+        return False
+    us = micros((e.ts for e in events if e is not None), sum(e is not None for e in events))
+    us = us[np.isfinite(us)]
+    return bool((us != np.floor(us)).any())
+
+
+def integers(values: list[Any]) -> I64Array:
+    """Ids as recorded -> int64; digits at the end of a string count ('stream 7' is 7), anything else is -1."""
+    try:
+        return np.fromiter(values, np.int64, len(values))
+    except (TypeError, ValueError, OverflowError):
+        return np.fromiter(map(_integer, values), np.int64, len(values))
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, str):
+        digits = value.rsplit(" ", 1)[-1]
+        value = int(digits) if digits.lstrip("-").isdigit() else -1
+    if not isinstance(value, int | float) or value != value:
+        return -1
+    return int(value) if -(2**63) <= value < 2**63 else -1

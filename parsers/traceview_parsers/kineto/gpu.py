@@ -1,0 +1,195 @@
+"""GPU records: kernels, copies, memsets; linked to the calls that launched them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from traceview.schema import GPU_CLASSES, GPU_OPS, MEM_KINDS
+from traceview_parsers import kernels
+from traceview_parsers.kineto.arguments import ArgsDecoder, GpuArgs, Launch
+from traceview_parsers.kineto.columns import Array, Growing, Interner, dictionary, nullable
+from traceview_parsers.kineto.comms import CommStore
+from traceview_parsers.kineto.events import MISSING, Events, integers
+from traceview_parsers.kineto.host import identity
+
+RECORDS = ("kernel", "memcpy", "memset")
+_CLASSIFY = (kernels.kernel, kernels.copy, kernels.memset)
+_OVERFLOW_NS = 1000  # PAINS 30: records on a stream may overlap by so much
+
+
+@dataclass
+class GpuFacts:
+    """What was noticed about the GPU records of a file."""
+
+    duplicates: int = 0
+    empty: int = 0
+    """Records with time 0: not collected."""
+    clipped: int = 0
+    clipped_ns: int = 0
+    linked: int = 0
+    external_is_correlation: bool = False
+    unclassified: dict[str, int] = field(default_factory=dict)
+    """Name of a compute kernel that smells of communication -> its time, ns."""
+
+
+class GpuStore:
+    """Collects GPU records and launch calls."""
+
+    def __init__(self, comms: CommStore) -> None:
+        self._names = Interner()
+        self._configs = Interner()
+        self._comms = comms
+        self._args = ArgsDecoder(GpuArgs)
+        self._launch_args = ArgsDecoder(Launch)
+        self._rows = Growing(
+            record=np.int8,
+            device=np.int32,
+            stream=np.int64,
+            start=np.int64,
+            end=np.int64,
+            name=np.int32,
+            config=np.int32,
+            correlation=np.int64,
+            bytes=np.int64,
+        )
+        self._launches = Growing(correlation=np.int64, start=np.int64, end=np.int64, thread=np.int64)
+        self._external_differs = False
+        self.facts = GpuFacts()
+        self.kept = 0
+
+    def names(self) -> list[str]:
+        """Names by code."""
+        return self._names.strings()
+
+    def add(self, record: int, events: Events, start: Array, end: Array) -> None:
+        """Add records of one kind (index into RECORDS); times in ns without the base."""
+        args = self._args(events)
+        self._comms.add_kernels(self._rows.rows, args)
+        correlation = integers([a.correlation for a in args])
+        device = integers([e.pid if a.device is None else a.device for a, e in zip(args, events, strict=True)])
+        stream = integers([e.tid if a.stream is None else a.stream for a, e in zip(args, events, strict=True)])
+        external = integers([a.external_id for a in args])
+        self._external_differs |= bool(((external != correlation) | (external < 0)).any())
+        config = self._config_codes(args) if record == 0 else np.full(len(args), -1, np.int32)
+        self._rows.add(
+            len(args),
+            record=record,
+            device=np.clip(device, -1, 2**31 - 1),
+            stream=stream,
+            start=start,
+            end=end,
+            name=self._names.codes([e.name for e in events]),
+            config=config,
+            correlation=correlation,
+            bytes=integers([a.bytes for a in args]),
+        )
+
+    def _config_codes(self, args: list[Any]) -> Array:
+        return self._configs.codes([(bytes(a.grid), bytes(a.block)) for a in args])
+
+    def add_launches(self, events: Events, start: Array, end: Array, thread: Array) -> None:
+        """Add runtime or driver calls; those without a correlation cannot launch anything."""
+        correlation = integers([a.correlation for a in self._launch_args(events)])
+        at = np.flatnonzero(correlation > 0)
+        self._launches.add(len(at), correlation=correlation[at], start=start[at], end=end[at], thread=thread[at])
+
+    def finish(self, base: int) -> tuple[dict[str, Array], Any]:
+        """(sorted columns with ``source`` = row number as added, ``GPU_OPS`` table)."""
+        rows = self._sorted()
+        self.kept = len(rows["start"])
+        self._clip(rows)
+        names = self._names.strings()
+        by_record = [[classify(n) for n in names] for classify in _CLASSIFY]
+        cls = _lookup(rows, by_record, lambda g: GPU_CLASSES.index(g.cls), np.int8)
+        mem = _lookup(rows, by_record, lambda g: MEM_KINDS.index(g.mem) if g.mem else -1, np.int8)
+        fused = _lookup(rows, by_record, lambda g: g.fused_comm, np.bool_)
+        launch = self._link(rows["correlation"])
+        rows |= {"cls": cls, **launch}
+        for name in ("start", "end"):
+            rows[name] += base
+        for name in ("launch_start", "launch_end"):
+            rows[name][rows[name] != MISSING] += base
+        self._notice(rows, names)
+        table = GPU_OPS.build(
+            {
+                **{name: rows[name] for name in ("device", "stream", "start", "end", "cls")},
+                "fused_comm": fused,
+                "name": dictionary(rows["name"], names),
+                "config": dictionary(rows["config"], self._config_names(), missing=True),
+                "correlation": nullable(np.where(rows["correlation"] > 0, rows["correlation"], -1)),
+                **{name: nullable(column, MISSING) for name, column in launch.items()},
+                "bytes": nullable(rows["bytes"]),
+                "mem": mem,
+            },
+            stored=True,
+        )
+        return rows, table
+
+    def _config_names(self) -> list[str]:
+        return [_config(grid, block) for grid, block in self._configs]
+
+    def _sorted(self) -> dict[str, Array]:
+        """Rows by device, start, end; without records of time 0 and without repeated ones."""
+        rows = self._rows.take_all()
+        rows["source"] = np.arange(len(rows["start"]))
+        order = np.lexsort((rows["end"], rows["start"], rows["device"]))
+        collected = (rows["start"][order] != 0) | (rows["end"][order] != 0)
+        self.facts.empty = int((~collected).sum())
+        order = order[collected]
+        ident = identity(
+            *(rows[c][order] for c in ("device", "stream", "start", "end", "name", "correlation", "config"))
+        )
+        _, first = np.unique(ident, return_index=True)
+        self.facts.duplicates = len(order) - len(first)
+        if self.facts.duplicates:
+            order = order[np.sort(first)]
+        return {name: column[order] for name, column in rows.items()}
+
+    def _clip(self, rows: dict[str, Array]) -> None:
+        """Cut a record that runs past the begin of the next one on its stream (but not inside one graph launch)."""
+        order = np.lexsort((rows["start"], rows["stream"], rows["device"]))
+        here, after = order[:-1], order[1:]
+        same = (rows["stream"][here] == rows["stream"][after]) & (rows["device"][here] == rows["device"][after])
+        same &= (rows["correlation"][here] != rows["correlation"][after]) | (rows["correlation"][here] <= 0)
+        over = same & (rows["end"][here] > rows["start"][after] + _OVERFLOW_NS)
+        at, limit = here[over], rows["start"][after[over]]
+        self.facts.clipped = len(at)
+        self.facts.clipped_ns = int((rows["end"][at] - limit).sum())
+        rows["end"][at] = limit
+
+    def _link(self, correlation: Array) -> dict[str, Array]:
+        """Launch columns per record; MISSING where the call was not recorded."""
+        calls = self._launches.take_all()
+        order = np.argsort(calls["correlation"], kind="stable")
+        keys = calls["correlation"][order]
+        at = np.searchsorted(keys, correlation)
+        at[at == len(keys)] = 0
+        hit = (keys[at] == correlation) if len(keys) else np.zeros(len(correlation), bool)
+        self.facts.linked = int(hit.sum())
+        out = {}
+        for name, source in (("launch_start", "start"), ("launch_end", "end"), ("launch_thread", "thread")):
+            column = np.full(len(correlation), MISSING, np.int64)
+            column[hit] = calls[source][order[at[hit]]]
+            out[name] = column
+        return out
+
+    def _notice(self, rows: dict[str, Array], names: list[str]) -> None:
+        self.facts.external_is_correlation = bool(len(rows["start"])) and not self._external_differs
+        time = np.bincount(rows["name"], rows["end"] - rows["start"], len(names)) if len(names) else np.empty(0)
+        kernel = np.unique(rows["name"][rows["record"] == 0]).tolist()
+        self.facts.unclassified = {names[c]: int(time[c]) for c in kernel if kernels.unclassified(names[c])}
+
+
+def _lookup(rows: dict[str, Array], by_record: list[list[Any]], value: Any, kind: Any) -> Array:
+    """Per row, ``value`` of the class of its name."""
+    table = np.array([[value(g) for g in row] for row in by_record], kind).reshape(len(by_record), -1)
+    out: Array = table[rows["record"], rows["name"]]
+    return out
+
+
+def _config(grid: bytes, block: bytes) -> str:
+    """'[1, 2, 3]', '[4, 5, 6]' as in the file -> '1,2,3 4,5,6'."""
+    return " ".join(b"".join(t.strip(b"[] \n").split()).decode("utf-8", "replace") for t in (grid, block)).strip()

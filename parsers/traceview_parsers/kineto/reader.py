@@ -1,0 +1,272 @@
+"""Kineto file -> one part: every event goes to the store of its role, the stores become tables."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from traceview.errors import TraceviewError
+from traceview.run import Part, PartMeta, SourceMeta, write_part
+from traceview.schema import HOST_KINDS
+from traceview_parsers.host_names import ALLOCATION, HostNames
+from traceview_parsers.kineto import meta as metadata
+from traceview_parsers.kineto.collectives import collectives
+from traceview_parsers.kineto.columns import Array
+from traceview_parsers.kineto.comms import RECORD, CommStore, tells_collective
+from traceview_parsers.kineto.counters import CounterStore
+from traceview_parsers.kineto.events import MISSING, Events, integers, to_ns
+from traceview_parsers.kineto.gpu import RECORDS, GpuStore
+from traceview_parsers.kineto.host import HostStore, step_marks
+from traceview_parsers.kineto.stream import EventStream
+from traceview_parsers.registry import Progress, ReadOptions
+
+# Category -> role. Capitals: torch 1.8-1.9.
+ROLES: dict[str | None, str] = {
+    **dict.fromkeys(("cpu_op", "Operator"), "op"),
+    "user_annotation": "annotation",
+    **dict.fromkeys(("cuda_runtime", "cuda_driver", "Runtime", "xpu_runtime", "xpu_driver"), "runtime"),
+    **dict.fromkeys(("mtia_runtime", "glow_runtime", "privateuse1_runtime", "privateuse1_driver"), "runtime"),
+    **dict.fromkeys(("kernel", "Kernel", "mtia_ccp_events"), "kernel"),
+    **dict.fromkeys(("gpu_memcpy", "Memcpy"), "memcpy"),
+    **dict.fromkeys(("gpu_memset", "Memset"), "memset"),
+    "python_function": "python",
+    "overhead": "overhead",
+    "Trace": "window",
+    "cpu_instant_event": "instant",
+    None: "instant",
+    "": "instant",
+}
+# Known, and no activity (METHODS 0): flows, GPU-side copies of annotations, waits of streams, overlays.
+IGNORED = frozenset(
+    [
+        *(
+            "ac2g",
+            "async",
+            "async_cpu_to_gpu",
+            "fwdbwd",
+            "gpu_user_annotation",
+            "cuda_sync",
+            "xpu_sync",
+            "cuda_event",
+        ),
+        *("external_correlation", "cuda_profiler_range", "mtia_counters", "mtia_insight", "hardware_counters"),
+        *("critical_path", "collective_comm", "xpu_scope_profiler"),
+    ]
+)
+_FEATURES = ("Ev Idx", "Concrete Inputs", "Profiler Event Index")
+
+
+class Collector:
+    """Takes chunks of events in any order."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+        self.comms = CommStore()
+        self.gpu = GpuStore(self.comms)
+        self.host = HostStore(HostNames.of(options.data_names))
+        self.counters = CounterStore()
+        self.events = 0
+        self.without_time = 0
+        self.negative = 0
+        self.unknown: Counter[str] = Counter()
+        self.marks: set[str] = set()
+        self.pids: Counter[Any] = Counter()
+        self.first, self.last = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+
+    def add(self, events: Events) -> None:
+        """Take one chunk."""
+        self.events += len(events)
+        by_category: dict[str | None, Events] = defaultdict(list)
+        for event in events:
+            by_category[event.cat].append(event)
+        for category, found in by_category.items():
+            role = ROLES.get(category)
+            if role is None:
+                if category not in IGNORED:
+                    self.unknown[str(category)] += len(found)
+            elif role == "instant":
+                self._instants(found)
+            elif role != "python" or self.options.with_python:
+                self._intervals(role, str(category), found)
+
+    def _instants(self, events: Events) -> None:
+        memory = [e for e in events if e.name == "[memory]" and e.ts is not None]
+        if memory:
+            self.counters.add_memory(memory, to_ns([e.ts for e in memory]))
+        edges = [e.ts for e in events if e.ph == "i" and e.name is not None and e.name.startswith(_WINDOW_EDGES)]
+        if edges:
+            self._cover(to_ns(edges))
+        lost = sum(e.ph == "X" for e in events)
+        if lost:
+            self.unknown["(none)"] += lost
+
+    def _cover(self, times: Array) -> None:
+        times = times[times != MISSING]
+        if len(times):
+            self.first = min(self.first, int(times.min()))
+            self.last = max(self.last, int(times.max()))
+
+    def _intervals(self, role: str, category: str, events: Events) -> None:
+        start, length = to_ns([e.ts for e in events]), to_ns([e.dur for e in events])
+        usable = (start != MISSING) & (length != MISSING)
+        if not usable.all():
+            self.without_time += int((~usable).sum())
+            events = [e for e, ok in zip(events, usable.tolist(), strict=True) if ok]
+            start, length = start[usable], length[usable]
+        if not events:
+            return
+        self.negative += int((length < 0).sum())
+        end = start + np.maximum(length, 0)
+        if category[:1].isupper() and role != "window":
+            self.marks.add("capitals")
+        if (start % 1000).any():
+            self.marks.add("decimals")
+        if role in RECORDS:
+            self.gpu.add(RECORDS.index(role), events, start, end)
+            real = (start != 0) | (end != 0)
+            self._cover(start[real])
+            self._cover(end[real])
+            return
+        self._cover(start)
+        self._cover(end)
+        if role != "window":
+            self._host(role, events, start, end)
+
+    def _host(self, role: str, events: Events, start: Array, end: Array) -> None:
+        self._features(role, events)
+        thread = integers([e.tid for e in events])
+        codes = self.host.names.codes([e.name for e in events])
+        kinds = self.host.add(role, events, codes, thread, start, end)
+        if role == "runtime":
+            self.gpu.add_launches(events, start, end, thread)
+            self._select(events, codes, ALLOCATION.match, self.counters.add_calls, start, end)
+            return
+        self._select(events, codes, RECORD.__eq__, self.comms.add_records, thread, start, end)
+        self._select(events, codes, tells_collective, self.comms.add_ranges, thread, start, end)
+        if (kinds == _HOST_COMM).any():
+            at = np.flatnonzero(kinds == _HOST_COMM)
+            self.comms.add_host([events[i] for i in at.tolist()], thread[at], start[at], end[at])
+
+    def _select(self, events: Events, codes: Array, test: Any, take: Any, *columns: Array) -> None:
+        """Hand the events whose name passes ``test`` to ``take``; each name is tested once a file."""
+        at = np.flatnonzero(self.host.flags(test)[codes])
+        if len(at):
+            take([events[i] for i in at.tolist()], *(c[at] for c in columns))
+
+    def _features(self, role: str, events: Events) -> None:
+        self.pids[events[0].pid] += 1
+        if role == "op" and len(self.marks) < len(_FEATURES) + 2:
+            text = b"".join(e.args for e in events[:64])
+            self.marks.update(f for f in _FEATURES if f.encode() in text)
+
+
+_WINDOW_EDGES = ("Iteration Start", "Record Window End")
+_HOST_COMM = HOST_KINDS.index("host_comm")
+
+
+@contextmanager
+def _no_cycles() -> Iterator[None]:
+    """Events hold no cycles: the cycle collector would only walk over them again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def read_file(path: Path, out: Path, options: ReadOptions, progress: Progress | None) -> Part:
+    """Read one file into ``out``. TraceviewError if it holds no event that can be used."""
+    stream = EventStream(path, progress)
+    collector = Collector(options)
+    with _no_cycles():
+        for events in stream:
+            collector.add(events)
+        part, tables = _tables(path, stream, collector)
+    return write_part(out, part, tables)
+
+
+def _tables(path: Path, stream: EventStream, c: Collector) -> tuple[PartMeta, dict[str, Any]]:
+    found = metadata.metadata(stream)
+    base = metadata.base_time(found)
+    source = SourceMeta(path=str(path), format="kineto", bytes=path.stat().st_size, events=c.events)
+    part = PartMeta(source=source)
+    gpu, gpu_table = c.gpu.finish(base)
+    if c.last < c.first:
+        raise TraceviewError(
+            f"{path}: {c.events} events, but none of them is an activity; record with CPU or CUDA activity"
+        )
+    part.devices = _busiest(gpu)
+    metadata.fill(part, found, path)
+    comm_table = collectives(c.comms, gpu, c.gpu.names(), part.groups, base)
+    host, host_table = c.host.finish(base)
+    tables = {
+        "gpu_ops": gpu_table,
+        "host_ranges": host_table,
+        "collectives": comm_table,
+        "step_marks": step_marks(host, c.host.names.strings()),
+        "counters": c.counters.finish(base),
+    }
+    part.cover_start, part.cover_end = c.first + base, c.last + base
+    part.has_host_events = bool(len(host["start"]))
+    if part.rank is None and (rank := c.comms.default_rank) is not None:
+        part.rank, part.rank_source = rank, "default_pg"
+    if part.pid is None and len(c.pids) == 1:
+        part.pid = next((p for p in c.pids if isinstance(p, int)), None)
+    _account(source, stream, c, found, part)
+    return part, tables
+
+
+def _busiest(gpu: dict[str, Array]) -> list[int]:
+    """Devices, the busiest first."""
+    devices, at = np.unique(gpu["device"], return_inverse=True)
+    busy = np.bincount(at, gpu["end"] - gpu["start"], len(devices))
+    order = np.argsort(-busy, kind="stable")
+    return [int(d) for d in devices[order]]
+
+
+def _account(source: SourceMeta, stream: EventStream, c: Collector, found: dict[str, Any], part: PartMeta) -> None:
+    """Counts, facts and warnings: nothing that was changed or left out is silent."""
+    facts = c.gpu.facts
+    source.schema_class = metadata.schema_class(found, c.marks)
+    source.repaired = stream.repaired + facts.clipped + c.negative
+    source.quarantined = stream.quarantined
+    source.dropped = facts.duplicates + facts.empty + c.host.duplicates + c.without_time
+    source.truncated = stream.truncated
+    source.losses = stream.losses
+    source.warnings += stream.warnings
+    counts = {
+        "duplicate_events": facts.duplicates + c.host.duplicates,
+        "empty_gpu_records": facts.empty,
+        "events_without_time": c.without_time,
+        "negative_durations": c.negative,
+        "mended_events": stream.repaired,
+        "clipped_overflows": facts.clipped,
+        "clipped_overflow_ns": facts.clipped_ns,
+        "gpu_records": c.gpu.kept,
+        "gpu_records_linked": facts.linked,
+    }
+    source.facts |= {name: str(n) for name, n in counts.items() if n}
+    if facts.external_is_correlation:
+        source.facts["external_id"] = "equals correlation"
+    if c.unknown:
+        source.facts["unknown_categories"] = ", ".join(f"{k} {n}" for k, n in c.unknown.most_common(10))
+        source.warnings.append(f"events of unknown categories were left out: {source.facts['unknown_categories']}")
+    for name, ns in sorted(facts.unclassified.items(), key=lambda item: -item[1])[:20]:
+        source.facts[f"unclassified:{name[:200]}"] = str(ns)
+    if not metadata.is_absolute(part.cover_start or 0):
+        source.facts["clock"] = "relative"
+        source.warnings.append(
+            "times are relative to a start that the file does not tell: ranks cannot be aligned by it"
+        )
+    if len(c.pids) > 1:
+        source.warnings.append(
+            f"events of {len(c.pids)} processes in one file: two ranks may have written to one path"
+        )

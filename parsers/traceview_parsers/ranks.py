@@ -1,0 +1,108 @@
+"""Which rank each part is: metadata, then names of files and folders, then order; and always said which."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from traceview.errors import TraceviewError
+from traceview.run import Part
+
+# Of a file or folder name; the first that hits. Group 1 is the rank.
+_NAMES = (
+    re.compile(r"(?<![a-z])rank[-_=\[ ]?(\d+)", re.I),  # rank3, rank-3, rank[3] (Megatron, Primus), torchtitan
+    re.compile(r"(?<![a-z])worker[-_=\[]?(\d+)", re.I),
+    re.compile(r"(?<![a-z])(?:proc|process|gpu)[-_=\[]?(\d+)", re.I),
+)
+# Inference servers: -TP-0-DP-1 (SGLang), dp0_pp0_tp0 (vLLM). Outer dimension first.
+_DIMENSIONS = ("dp", "pp", "ep", "tp")
+_DIMENSION = re.compile(r"(?<![a-z])(dp|pp|ep|tp)[-_=]?(\d+)", re.I)
+_NUMBER = re.compile(r"\d+")
+
+
+def assign(parts: Sequence[Part], rank_regex: str | None) -> list[str]:
+    """Fill in ``meta.rank`` and ``meta.rank_source`` of every part; returns sentences on what was guessed.
+
+    Raises TraceviewError if ``rank_regex`` is no regular expression or has no number for a file.
+    """
+    if rank_regex is not None:
+        _by_user(parts, rank_regex)
+        return []
+    open_ = [p for p in parts if p.meta.rank is None]
+    if open_:
+        for part, rank in zip(open_, _from_names([Path(p.meta.source.path) for p in open_]), strict=True):
+            if rank is not None:
+                part.meta.rank, part.meta.rank_source = rank, "name"
+    rest = sorted((p for p in parts if p.meta.rank is None), key=lambda p: (p.meta.source.path, p.meta.pid or 0))
+    taken = {p.meta.rank for p in parts if p.meta.rank is not None}
+    free = (r for r in range(len(parts) + len(taken) + 1) if r not in taken)
+    for part in rest:
+        part.meta.rank, part.meta.rank_source = next(free), "order"
+    if len(parts) > 1 and rest:
+        first, last = rest[0].meta, rest[-1].meta
+        return [
+            f"no rank is told for {len(rest)} of {len(parts)} processes: numbered in order of their paths, "
+            f"{first.source.path} is {first.rank}, {last.source.path} is {last.rank}; --rank-regex tells better"
+        ]
+    return []
+
+
+def _by_user(parts: Sequence[Part], rank_regex: str) -> None:
+    try:
+        pattern = re.compile(rank_regex)
+    except re.error as error:
+        raise TraceviewError(f"--rank-regex {rank_regex!r}: no regular expression ({error})") from error
+    if not pattern.groups:
+        raise TraceviewError(
+            f"--rank-regex {rank_regex!r}: needs a group around the number, for example 'node(\\d+)'"
+        )
+    for part in parts:
+        found = pattern.search(part.meta.source.path)
+        text = (found["rank"] if "rank" in pattern.groupindex else found[1]) if found else None
+        if text is None or not text.isdigit():
+            raise TraceviewError(f"{part.meta.source.path}: --rank-regex {rank_regex!r} finds no number in this path")
+        part.meta.rank, part.meta.rank_source = int(text), "user"
+
+
+def _from_names(paths: list[Path]) -> list[int | None]:
+    """Ranks out of the names of files, else of their folders from the nearest outwards."""
+    ranks = [_named(p) for p in paths]
+    if all(r is None for r in ranks):
+        ranks = _by_dimensions(paths)
+    if all(r is None for r in ranks) and len(paths) > 1:
+        ranks = _by_number(paths)
+    return ranks
+
+
+def _named(path: Path) -> int | None:
+    for name in reversed(path.parts):
+        for pattern in _NAMES:
+            if found := pattern.search(name):
+                return int(found[1])
+    return None
+
+
+def _by_dimensions(paths: list[Path]) -> list[int | None]:
+    """Global rank out of dp, pp, ep and tp places, dp outermost; sizes are those seen."""
+    places = [{d.lower(): int(n) for d, n in _DIMENSION.findall(p.name)} for p in paths]
+    sizes = {d: max((p.get(d, 0) for p in places), default=0) + 1 for d in _DIMENSIONS}
+    out: list[int | None] = []
+    for place in places:
+        rank = 0
+        for dimension in _DIMENSIONS:
+            rank = rank * sizes[dimension] + place.get(dimension, 0)
+        out.append(rank if place else None)
+    return out
+
+
+def _by_number(paths: list[Path]) -> list[int | None]:
+    """The one number in which the names differ, if it takes the values 0, 1, 2... once each."""
+    common = os.path.commonpath([str(p) for p in paths])
+    names = [str(p.relative_to(common)) for p in paths]
+    if len({_NUMBER.sub("#", n) for n in names}) == 1:
+        for column in zip(*(map(int, _NUMBER.findall(n)) for n in names), strict=True):
+            if sorted(column) == list(range(len(paths))):
+                return list(column)
+    return [None] * len(paths)
