@@ -139,6 +139,14 @@ function toggleRank(rank) {
   redraw();
 }
 
+async function openRank(rank) {
+  S.rank = rank;
+  S.open.add(rank);
+  await loadRank(rank);
+  layoutRows();
+  redraw();
+}
+
 function escape() {
   if (!$("help").hidden) $("help").hidden = true;
   else if (S.measure) S.measure = null;
@@ -327,10 +335,7 @@ function quietly(act) {
 
 async function follow({ step, rank, t0, t1 }) {
   if (rank !== null && rank !== undefined && rankInfo(rank)) {
-    S.rank = rank;
-    S.open.add(rank);
-    await loadRank(rank);
-    layoutRows();
+    await openRank(rank);
     reveal(rank);
   }
   quietly(() => {
@@ -382,11 +387,12 @@ async function start() {
   document.addEventListener("tv:select", (e) => e.detail && !["timeline", "hash"].includes(e.detail.source) && follow(e.detail));
   addEventListener("hashchange", followAddress);
   resize();
-  root.traceview = { state: S, draw: D, setView, paint, loadAll, hitAt, xOf, laneShares };
+  root.traceview = { state: S, draw: D, setView, paint, loadAll, hitAt, xOf, laneShares, openRank };
   showDetail();
   await followAddress();
   paint();
   settle();
+  performance.mark("traceview-timeline-ready");
   document.body.dataset.readyTimeline = "1";
 }
 
