@@ -162,5 +162,5 @@ class Graph:
             if needed == flow.needed and flow.version:
                 continue  # same rate: the end that was computed stands
             flow.needed, flow.version = needed, flow.version + 1
-            rest = max(0, math.ceil(flow.left * needed - 1e-3))  # what rounding left is is no time
+            rest = max(0, math.ceil(flow.left * needed - 1e-3))  # 1e-3: the rounding of `left` is no time
             self._push(now + -(-rest // self.tick) * self.tick, 3, flow, flow.version)

@@ -143,9 +143,9 @@ class RankProgram:
             self.busy(ns, edges)
         return len(self.host) - 1
 
-    def sync(self, name: str, ops: Iterable[GpuRecord]) -> None:
+    def sync(self, name: str, ops: Iterable[GpuRecord], kind: str = "sync") -> None:
         """A blocking call: returns 2 us after the last of ``ops`` has ended, or at once."""
-        with self.range("sync", name) as record:
+        with self.range(kind, name) as record:
             self._correlation += 1
             record.correlation = self._correlation
             self.busy(2_000)

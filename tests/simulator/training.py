@@ -206,14 +206,14 @@ class Trainer:
             for _ in range(2):
                 self.compute(("aten::_fused_adamw_", ADAM), self.job.layer_ns * self.job.layers / 50, waits)
                 waits = ()
-        self.p.spend("op", "Optimizer.zero_grad#AdamW.zero_grad", 5_000)
+        self.p.spend("annotation", "Optimizer.zero_grad#AdamW.zero_grad", 5_000)
 
     def extras(self) -> None:
         """Allocator storm and checkpoint at the end of the step."""
         for f in self.job.find(faults.AllocatorStorm):
             if f.rank == self.rank:
                 with self.p.range("op", "aten::empty"):
-                    self.p.sync("cudaFree", self.p.gpu[-1:])
+                    self.p.sync("cudaFree", self.p.gpu[-1:], "runtime")
                     self.p.call("cudaMalloc", f.ns)
         for c in self.job.find(faults.Checkpoint):
             if c.step == self.step:

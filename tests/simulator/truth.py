@@ -6,8 +6,9 @@ Independent of traceview: nothing of it is imported. Segment by segment, in plai
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from statistics import median
 
 from simulator.capture import Capture, Gpu, Host, capture
 from simulator.program import Instance
@@ -89,7 +90,7 @@ class Truth:
 
 def truth(sim: Sim) -> Truth:
     """The truth of what was captured of a run."""
-    captures = capture(sim)
+    captures = [_on_gpu_axis(c) for c in capture(sim)]
     present = {c.rank for c in captures}
     recorded = {id(g.row) for c in captures for g in c.gpu}
     met = [_met(i, recorded) for i in sim.instances]
@@ -101,6 +102,17 @@ def truth(sim: Sim) -> Truth:
         offset, ppb = sim.clocks[sim.job.host_of(rank)]
         offsets[sim.job.host_name(rank)] = (base[0] - offset, ppb - base[1])
     return Truth(windows, met, offsets, captures)
+
+
+def _on_gpu_axis(cap: Capture) -> Capture:
+    """The host axis moved where more than 1 % of the launches come after their kernel starts (METHODS a.5)."""
+    latency = sorted(g.start - cap.calls[g.row.call].start for g in cap.gpu if g.row.call in cap.calls)
+    if sum(ns < 0 for ns in latency) <= len(latency) / 100:
+        return cap
+    shift = latency[(len(latency) - 1) // 100]
+    moved = {number: Host(h.row, number, h.start + shift, h.end + shift) for number, h in cap.calls.items()}
+    marks = [(step, moved[h.number]) for step, h in cap.marks]
+    return replace(cap, host=list(moved.values()), calls=moved, marks=marks)
 
 
 def _met(instance: Instance, recorded: set[int]) -> Met:
@@ -239,15 +251,14 @@ class IdleCauses:
     def _tau(self) -> int:
         found = []
         for i, gpu in enumerate(self.ops):
-            g0 = self.reach[i - 1] if i else None
+            g0 = self.reach[i - 1] if i else self.cap.start
             launch = self._launch(gpu)
-            if launch is None or (i and self.starts[i - 1] == gpu.start) or g0 is None or g0 >= gpu.start:
+            if launch is None or (i and self.starts[i - 1] == gpu.start) or g0 >= gpu.start:
                 continue
             if launch[0] > g0:
                 found.append(max(0, gpu.start - min(launch[0], gpu.start)))
-        found.sort()
-        median = found[(len(found) - 1) // 2] if found else 0
-        return min(max(2 * median, TAU_MIN), TAU_MAX)
+        twice = int(2 * median(found)) if found else 0
+        return min(max(twice, TAU_MIN), TAU_MAX)
 
     def split(self, lo: int, hi: int) -> dict[str, int]:
         """Causes of the idle segment [lo, hi); it lies within one gap."""
@@ -269,7 +280,7 @@ class IdleCauses:
         if op is None or launch is None:
             put("idle_unknown", lo, hi)
             return out
-        g0 = lo if g0 is None else g0
+        g0 = self.cap.start if g0 is None else g0
         ls, g1 = min(launch[0], op.start), op.start
         if ls <= g0:
             put("idle_launch" if g1 - g0 <= self.tau else "idle_unknown", lo, hi)
