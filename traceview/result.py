@@ -146,6 +146,12 @@ class CollectiveRow(msgspec.Struct):
     transport: str = ""
     algorithm: str = ""
     facts: dict[str, str] = {}
+    host_staged: bool | None = None
+    """the NCCL log says that the data passes host memory; None = no log"""
+    unstaged_peak: float | None = None
+    """the bound if it did not"""
+    pcie: float | None = None
+    """what PCIe allows a staged path, GB/s"""
 
 
 class StragglerRow(msgspec.Struct):

@@ -103,7 +103,8 @@ def test_host_staged_paths_are_bounded_by_pcie() -> None:
     assert bounds.bound("allreduce", nodes(2, 1), two_a100) == bounds.Bound(25.0, "best algorithm over the NICs")
     shared = Links(pcie=25.0, node_nics=25.0, staged=True, shared_uplink=True)
     assert bounds.bound("allreduce", nodes(2, 1), shared) == bounds.Bound(12.5, "host memory over PCIe")
-    shm = Links(pcie=25.0, ring=240.0, staged=True)
+    shm = Links(pcie=25.0, ring=240.0, shm=True, node_nics=200.0)
+    assert bounds.bound("allreduce", nodes(2, 4), shm) == bounds.Bound(25.0, "host memory over PCIe")
     assert bounds.bound("allreduce", nodes(1, 2), shm) == bounds.Bound(25.0, "host memory over PCIe")
 
 

@@ -127,8 +127,9 @@ def test_the_log_names_transport_and_algorithm() -> None:
     }
     (row,) = rows_of(ops, fabric_of(1, 2, links, **known))
     assert (row.transport, row.algorithm, row.facts["protocol"]) == ("NET/IB", "Ring", "Simple")
-    assert (row.facts["host_staged"], row.facts["gpudirect"], row.facts["channels"]) == ("yes", "no", "2")
+    assert (row.host_staged, row.facts["gpudirect"], row.facts["channels"]) == (True, "no", "2")
     assert (row.peak, row.facts["bound"]) == (25.0, "host memory over PCIe")
+    assert (row.unstaged_peak, row.pcie) == (50.0, 25.0)
     assert row.facts["nic_gbs"] == "13.4" and row.facts["nic_share"] == "0.268"
     assert row.verdict == "degraded"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -42,6 +42,8 @@ class Logged:
 
     transport: str = ""
     staged: bool | None = None
+    shm: bool = False
+    """some of it between the GPUs of a host"""
     gdr: bool | None = None
     nvls: bool = False
     channels: int | None = None
@@ -188,8 +190,7 @@ def _say_logged(row: CollectiveRow, known: Logged) -> None:
     """Transport, GPUDirect, algorithm and protocol of a row as the log tells them."""
     row.transport = known.transport
     row.facts |= known.facts
-    if known.staged is not None:
-        row.facts["host_staged"] = "yes" if known.staged else "no"
+    row.host_staged = known.staged
     if known.gdr is not None:
         row.facts["gpudirect"] = "yes" if known.gdr else "no"
     if known.channels is not None:
@@ -209,7 +210,7 @@ def _choice(known: Logged, kind: str, size: int) -> tuple[str, str, int | None] 
     return known.choices[kind, min(sizes, key=lambda s: abs(s - size))]
 
 
-def group_links(members: Iterable[int], fabric: Fabric, staged: bool) -> Links | None:
+def group_links(members: Iterable[int], fabric: Fabric) -> Links | None:
     """The poorest links among the members of a group; None if nothing is known of one of them."""
     found = [fabric.links.get(r) for r in members]
     known = [f for f in found if f is not None]
@@ -219,12 +220,11 @@ def group_links(members: Iterable[int], fabric: Fabric, staged: bool) -> Links |
     lowest = {
         name: _lowest([getattr(k, name) for k in distinct]) for name in ("ring", "nvlink", "pcie", "node_nics", "nic")
     }
-    return Links(
+    return replace(
+        distinct[0],
         **lowest,
         node_ranks=max(k.node_ranks for k in distinct),
-        staged=staged,
         shared_uplink=any(k.shared_uplink for k in distinct),
-        nvls_over_ring=distinct[0].nvls_over_ring,
         basis="; ".join(dict.fromkeys(k.basis for k in distinct)),
     )
 
@@ -237,19 +237,30 @@ def _lowest(values: list[float | None]) -> float | None:
 def _against_bound(row: CollectiveRow, c: _Class, fabric: Fabric, known: Logged | None) -> None:
     """Peak, efficiency and the load of the NICs of a row."""
     layout = fabric.placement.layout(c.members)
-    links = group_links(c.members, fabric, bool(known and known.staged))
+    links = group_links(c.members, fabric)
     if links is None or row.busbw is None:
         return
-    limit = bounds.bound(c.kind, layout, links, row.algorithm)
-    if limit is not None and row.busbw > OVER * limit.gbs and not row.algorithm and layout.nodes < 2:
-        raised = bounds.bound(c.kind, layout, links, "NVLS")
-        if raised is not None and raised.gbs > limit.gbs:
-            limit = raised
-            row.facts["algorithm_basis"] = "NVLS, inferred: faster than any ring"
+    if known is not None and known.staged:
+        free = bounds.bound(c.kind, layout, links, row.algorithm)
+        row.unstaged_peak, row.pcie = free.gbs if free else None, links.pcie
+        links = replace(links, staged=known.gdr is False, shm=known.shm)
+    limit = _limit(row, layout, links)
     if limit is not None:
         row.peak, row.efficiency = limit.gbs, row.busbw / limit.gbs
         row.facts |= {"bound": limit.what, "bound_basis": links.basis}
     _nic_load(row, layout, links)
+
+
+def _limit(row: CollectiveRow, layout: Layout, links: Links) -> bounds.Bound | None:
+    """The bound; that of NVLink SHARP if no algorithm is logged and the row is faster than any ring."""
+    limit = bounds.bound(row.kind, layout, links, row.algorithm)
+    if limit is None or row.algorithm or layout.nodes > 1 or (row.busbw or 0.0) <= OVER * limit.gbs:
+        return limit
+    raised = bounds.bound(row.kind, layout, links, "NVLS")
+    if raised is None or raised.gbs <= limit.gbs:
+        return limit
+    row.facts["algorithm_basis"] = "NVLS, inferred: faster than any ring"
+    return raised
 
 
 def _nic_load(row: CollectiveRow, layout: Layout, links: Links) -> None:

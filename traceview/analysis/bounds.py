@@ -61,7 +61,9 @@ class Links:
     node_ranks: int = 0
     """ranks of the run on a node; 0 = those of the group"""
     staged: bool = False
-    """the data passes host memory"""
+    """data to or from the network passes host memory"""
+    shm: bool = False
+    """data between the GPUs of a host passes host memory"""
     shared_uplink: bool = False
     """GPU and NIC share one PCIe uplink"""
     nvls_over_ring: float = 1.3
@@ -90,7 +92,7 @@ def bound(kind: str, layout: Layout, links: Links, algorithm: str = "") -> Bound
 
 def _inside(kind: str, links: Links, algorithm: str) -> Bound | None:
     """Within a node or NVLink domain."""
-    if links.staged and links.pcie is not None:
+    if links.shm and links.pcie is not None:
         return Bound(links.pcie, "host memory over PCIe")
     if links.ring is None:
         return None if links.pcie is None else Bound(links.pcie, "PCIe between GPUs")
@@ -133,9 +135,10 @@ def _before_the_nics(out: Bound, layout: Layout, links: Links) -> Bound:
         if staged < out.gbs:
             return Bound(staged, "host memory over PCIe")
     if layout.local > 1:
-        inner = links.nvlink if links.ring is not None else links.pcie
+        over_pcie = links.shm or links.ring is None
+        inner = links.pcie if over_pcie else links.nvlink
         if inner is not None and inner < out.gbs:
-            return Bound(inner, "links between the GPUs of a node")
+            return Bound(inner, "host memory over PCIe" if links.shm else "links between the GPUs of a node")
     return out
 
 

@@ -217,6 +217,7 @@ def _logged(members: Members, comms: list[Comm], joined: Joined) -> Logged:
     return Logged(
         transport=_transport(edges),
         staged=bool(staged) if edges else None,
+        shm=any(e.via == "SHM" for e in staged),
         gdr=all(net) if net else None,
         nvls=any(r["nvls"] for r in rows),
         channels=max(channels) if channels else None,
