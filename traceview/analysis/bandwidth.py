@@ -217,7 +217,7 @@ def group_links(members: Iterable[int], fabric: Fabric) -> Links | None:
     if not known or len(known) < len(found):
         return None
     distinct = list(dict.fromkeys(known))
-    lowest = {
+    lowest: dict[str, Any] = {
         name: _lowest([getattr(k, name) for k in distinct]) for name in ("ring", "nvlink", "pcie", "node_nics", "nic")
     }
     return replace(
