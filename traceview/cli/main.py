@@ -7,6 +7,9 @@ import sys
 import click
 
 from traceview import __version__
+from traceview.cli.analyze import analyze
+from traceview.cli.export import export
+from traceview.cli.inspect import inspect
 from traceview.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNUSABLE, TraceviewError
 
 
@@ -14,6 +17,11 @@ from traceview.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNUS
 @click.version_option(__version__, prog_name="traceview")
 def cli() -> None:
     """Where every step's time went, who made the others wait, and what to fix first."""
+
+
+cli.add_command(analyze)
+cli.add_command(export)
+cli.add_command(inspect)
 
 
 def run(argv: list[str] | None = None) -> int:

@@ -19,6 +19,8 @@ from traceview_reports import definitions, verdict
 from traceview_reports.html import embed, sections
 from traceview_reports.html.charts import Drawn, draw
 from traceview_reports.html.palette import asset, colours, stylesheet
+from traceview_reports.html.timeline import timeline_section
+from traceview_reports.html.timeline_data import Budget, Detail, TimelineSection
 from traceview_reports.names import clean
 from traceview_reports.tables import parts
 
@@ -51,13 +53,21 @@ class Card:
     link: str
 
 
-def render(result: Result, run: Run | None = None, *, charts: bool = True, max_bytes: int = 20_000_000) -> str:
-    """The HTML report as text. ``run`` adds the timeline; without ``charts`` no drawing library is imported.
+def render(
+    result: Result,
+    run: Run | None = None,
+    *,
+    detail: Detail | None = None,
+    budget: Budget | None = None,
+    charts: bool = True,
+    max_bytes: int = 20_000_000,
+) -> str:
+    """The HTML report as text. ``run`` and ``detail`` add the timeline, within ``budget``.
 
-    TraceviewError if even without the timeline the page is larger than ``max_bytes``.
+    Without ``charts`` no drawing library is imported. TraceviewError if the page is larger than ``max_bytes``.
     """
-    del run
-    text = _page(result, charts)
+    section = timeline_section(result, run, detail, budget) if run is not None and detail is not None else None
+    text = _page(result, charts, section)
     if len(text.encode()) > max_bytes:
         raise TraceviewError(
             f"the report takes {units.size(len(text.encode()))}, more than {units.size(max_bytes)}: "
@@ -101,7 +111,7 @@ def _environment() -> Environment:
     return env
 
 
-def _page(result: Result, charts: bool) -> str:
+def _page(result: Result, charts: bool, timeline: TimelineSection | None) -> str:
     env = _environment()
     drawn = draw(result) if charts else []
     before = sections.before_timeline(result, env, {d.chart.id: d.chart for d in drawn})
@@ -112,17 +122,21 @@ def _page(result: Result, charts: bool) -> str:
         scripts.append(asset("charts.js"))
         allowed += [scripts[-1], embed.bokeh_js()]
         data = _chart_data(drawn)
+    if timeline:
+        scripts += timeline.scripts
+        allowed += timeline.scripts
+        data += Markup(timeline.data)
     return env.get_template("page.html.j2").render(
         csp=embed.policy(allowed),
         title=f"traceview: {clean(result.verdict.headline, 120)}",
-        styles=Markup(stylesheet()),
+        styles=Markup(stylesheet() + (timeline.styles if timeline else "")),
         head_script=Markup(head),
         scripts=[Markup(s) for s in scripts],
         data=data,
         nav=[s for s in (*before, *after) if s.nav],
         before=before,
         after=after,
-        timeline=Markup(),
+        timeline=Markup(timeline.html if timeline else ""),
         no_timeline="This page was made without the traces. Run traceview analyze on them to embed the timeline.",
         version=result.tool_version,
         schema=result.schema,

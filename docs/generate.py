@@ -1,0 +1,93 @@
+"""Write the reference pages that could drift: tables.md, cli.md, result.md. ``--check`` only compares."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from traceview import result
+from traceview.cli.main import cli
+from traceview.schema import TABLES
+
+HERE = Path(__file__).parent
+
+
+def tables() -> str:
+    """Every declared table with its columns."""
+    out = ["# Tables", "", "Written by `traceview analyze --tables DIR` as Parquet; times are int64 nanoseconds.", ""]
+    for table in TABLES.values():
+        order = f" Ordered by {', '.join(table.sort)}." if table.sort else ""
+        out += [
+            f"## {table.name}",
+            "",
+            f"{table.doc}{order}",
+            "",
+            "| column | type | unit | meaning |",
+            "|---|---|---|---|",
+        ]
+        for c in table.columns:
+            values = f" One of: {', '.join(c.values)}." if c.values else ""
+            null = ", null" if c.nullable else ""
+            kind = re.sub(r"dictionary<values=string.*", "string", str(c.type))
+            out.append(f"| `{c.name}` | {kind}{null} | {c.unit} | {c.doc}.{values} |")
+        out.append("")
+    return "\n".join(out)
+
+
+def commands() -> str:
+    """The help of every verb, at 90 columns."""
+    out = ["# Command line", ""]
+    for name in ["", *sorted(cli.commands)]:
+        command = cli.commands[name] if name else cli
+        context = click.Context(
+            command, info_name=f"traceview {name}".strip(), max_content_width=90, terminal_width=90
+        )
+        out += [f"## traceview {name}".rstrip(), "", "```", command.get_help(context), "```", ""]
+    return "\n".join(out)
+
+
+def results() -> str:
+    """Every struct of the result document, from its declaration."""
+    out = ["# Result JSON", "", f"Schema `{result.SCHEMA}`. Additions are allowed, renames are not.", ""]
+    structs = [
+        s
+        for _, s in inspect.getmembers(result, inspect.isclass)
+        if issubclass(s, msgspec.Struct) and s.__module__ == result.__name__
+    ]
+    structs.sort(key=lambda s: (s is not result.Result, inspect.getsourcelines(s)[1]))
+    for struct in structs:
+        doc = inspect.cleandoc(struct.__doc__ or "")
+        out += [f"## {struct.__name__}", "", doc, "", "| key | type |", "|---|---|"]
+        for field in msgspec.structs.fields(struct):
+            kind = str(struct.__annotations__[field.name]).replace("|", "or")
+            out.append(f"| `{field.encode_name}` | {kind} |")
+        out.append("")
+    return "\n".join(out)
+
+
+PAGES = {"tables.md": tables, "cli.md": commands, "result.md": results}
+
+
+def main(argv: list[str]) -> int:
+    """Write the pages, or with --check say which are stale (exit 1)."""
+    stale = [name for name, make in PAGES.items() if not _same(HERE / name, make())]
+    if "--check" in argv:
+        for name in stale:
+            print(f"docs/{name} is stale: run python docs/generate.py")
+        return bool(stale)
+    for name in stale:
+        (HERE / name).write_text(PAGES[name]())
+    return 0
+
+
+def _same(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text() == text
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

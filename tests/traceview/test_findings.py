@@ -1,0 +1,102 @@
+"""A result in, findings and a verdict out."""
+
+from __future__ import annotations
+
+import pytest
+
+from traceview.analysis.findings import find_all
+from traceview.analysis.verdict import judge
+from traceview.config import DEFAULT
+from traceview.result import BlameRow, IdleRow, Result, StragglerRow, Verdict
+
+from .results import MS, result, window
+
+
+def judged(value: Result) -> Verdict:
+    value.findings = find_all(value, DEFAULT)
+    return judge(value, DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "finding"),
+    [
+        ("comm_transfer__nxn", "exposed-communication"),
+        ("idle_data", "data-loading"),
+        ("pcie_h2d__pageable", "staging"),
+        ("idle_sync", "sync"),
+        ("idle_host", "host-bound"),
+        ("idle_launch", "host-bound"),
+        ("comm_wait__p2p", "pipeline-wait"),
+    ],
+)
+def test_each_cause_has_its_finding(leaf: str, finding: str) -> None:
+    value = result([window(r, k, compute=90, **{leaf: 10}) for r in range(2) for k in range(5)])
+    verdict = judged(value)
+    assert [f.id for f in value.findings] == [finding]
+    assert value.findings[0].saving_ns_per_step == 10 * MS
+    assert verdict.status == "slow"
+    assert "10.0 %" in verdict.headline
+
+
+@pytest.mark.parametrize("leaf", ["comm_unresolved", "gpu_opaque", "idle_unknown", "uncovered"])
+def test_the_unknown_has_no_saving_and_no_wrong_verdict(leaf: str) -> None:
+    value = result([window(0, k, compute=40, **{leaf: 60}) for k in range(5)])
+    verdict = judged(value)
+    assert value.findings and all(f.saving_ns_per_step is None for f in value.findings)
+    assert verdict.status == "cannot_tell" and verdict.do
+
+
+def test_a_healthy_run_says_so() -> None:
+    verdict = judged(result([window(r, k, compute=99, idle_launch=1) for r in range(4) for k in range(5)]))
+    assert verdict.status == "healthy"
+    assert verdict.headline.startswith("Healthy: 99.0 %")
+    assert "straggler 0.0 %" in verdict.rule_outs
+
+
+def test_a_straggler_leads_and_its_saving_is_the_wait_that_goes_back_to_it() -> None:
+    windows = [
+        window(r, k, compute=80 if r else 100, comm_wait__nxn=20 if r else 0) for r in range(4) for k in range(5)
+    ]
+    value = result(windows)
+    value.straggler_rows = [
+        StragglerRow(0, "node-0", 300 * MS, 300 * MS, 300 * MS, 5, 5, "persistent", "compute_slower", {})
+    ]
+    value.blame = [BlameRow(0, "node-0", 300 * MS, 300 * MS, 300 * MS, 300 * MS, 300 * MS, 0)]
+    verdict = judged(value)
+    assert value.findings[0].id == "straggler-0"
+    assert value.findings[0].saving_ns_per_step == 15 * MS  # mean over 4 ranks of 20, 20, 20, 0
+    assert "Rank 0 on node-0" in verdict.headline
+    assert verdict.owner == "hardware"
+    assert "straggler" not in verdict.rule_outs
+
+
+def test_wait_without_a_listed_straggler_is_imbalance() -> None:
+    value = result([window(r, k, compute=90, comm_wait__nxn=10) for r in range(4) for k in range(5)])
+    value.blame = [BlameRow(r, "node-0", 50 * MS, 50 * MS, 0, 0, 0, 0) for r in range(4)]
+    judged(value)
+    assert [f.id for f in value.findings] == ["imbalance"]
+
+
+def test_outlier_steps_are_found_and_explained() -> None:
+    windows = [window(0, k, compute=100, idle_host=100 if k == 4 else 0) for k in range(8)]
+    value = result(windows)
+    judged(value)
+    slow = next(f for f in value.findings if f.id == "slow-steps")
+    assert slow.where.step == 4
+    assert "idle" in slow.evidence[1]
+
+
+def test_allocator_time_is_named() -> None:
+    value = result([window(0, k, compute=90, idle_host=10) for k in range(5)])
+    value.idle = [IdleRow("idle_host", "alloc", 50 * MS)]
+    judged(value)
+    assert {"allocator", "host-bound"} <= {f.id for f in value.findings}
+
+
+def test_no_window_is_a_verdict_too() -> None:
+    assert judged(result([])).status == "cannot_tell"
+
+
+def test_cpu_only_runs_are_told_apart() -> None:
+    verdict = judged(result([window(0, k, comm_host=30, idle_host=70) for k in range(5)]))
+    assert verdict.status == "cannot_tell" and "no GPU activity" in verdict.headline

@@ -1,0 +1,53 @@
+"""What the rules share: time per step of a leaf, its worst window, one denominator."""
+
+from __future__ import annotations
+
+from traceview import units
+from traceview.result import Result, Where, Window
+
+
+def per_step(result: Result, *leaves: str) -> int:
+    """Mean ns per rank and step of some leaves or sub-leaves ('comm_wait.nxn'); 0 without windows."""
+    if not result.window_rows:
+        return 0
+    both = result.budget.leaves_ns | result.budget.sub_ns
+    return sum(both.get(leaf, 0) for leaf in leaves) // len(result.window_rows)
+
+
+def step_ns(result: Result) -> int:
+    """Mean window: the denominator of every saving (METHODS i.4: leaves explain the mean)."""
+    return result.budget.wall_ns // len(result.window_rows) if result.window_rows else 0
+
+
+def of_step(result: Result, ns: int) -> str:
+    """A time as a share of the step, in words."""
+    return units.share(ns / step_ns(result))
+
+
+def matters(result: Result, saving: int | None, share: float) -> bool:
+    """Whether a saving is at least ``share`` of the step."""
+    return saving is not None and saving > share * step_ns(result)
+
+
+def amount(window: Window, leaves: tuple[str, ...]) -> int:
+    """ns of some leaves or sub-leaves in one window."""
+    both = window.leaves_ns | window.sub_ns
+    return sum(both.get(leaf, 0) for leaf in leaves)
+
+
+def worst(result: Result, *leaves: str) -> Where:
+    """The used window with most of these leaves."""
+    if not result.window_rows:
+        return Where()
+    w = max(result.window_rows, key=lambda w: amount(w, leaves))
+    return Where(rank=w.rank, step=w.step, start_ns=w.start_ns, end_ns=w.end_ns)
+
+
+def ranks_with(result: Result, share: float, *leaves: str) -> list[int]:
+    """Ranks that spend at least ``share`` of their time in these leaves."""
+    out = []
+    for row in result.rank_rows:
+        both = row.leaves_ns | row.sub_ns
+        if row.wall_ns and sum(both.get(leaf, 0) for leaf in leaves) >= share * row.wall_ns:
+            out.append(row.rank)
+    return out

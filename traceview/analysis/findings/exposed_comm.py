@@ -1,0 +1,55 @@
+"""Communication that no compute hides (METHODS a.3, h.1 'perfect overlap')."""
+
+from __future__ import annotations
+
+from traceview import units
+from traceview.analysis.findings.common import matters, of_step, per_step, step_ns, worst
+from traceview.config import Config
+from traceview.result import CollectiveRow, Finding, Result
+
+LEAVES = ("comm_transfer", "comm_host")
+
+
+def find(result: Result, config: Config) -> list[Finding]:
+    """One finding when exposed transfer matters; its largest classes are the evidence."""
+    saving = per_step(result, *LEAVES)
+    if not matters(result, saving, config.finding_min_share):
+        return []
+    top = sorted(result.collective_rows, key=lambda c: -c.exposed_ns)[:3]
+    overlap = result.metrics.get("overlap_transfer")
+    evidence = [f"exposed {units.time(saving)} of {units.time(step_ns(result))} a step"]
+    evidence += [_line(result, row) for row in top if row.exposed_ns]
+    if overlap and overlap.value is not None:
+        evidence.append(f"{units.share(overlap.value)} of the transfer time is hidden by compute")
+    what = f"{top[0].kind} of {top[0].group}" if top and top[0].exposed_ns else "host communication"
+    return [
+        Finding(
+            id="exposed-communication",
+            title=f"{of_step(result, saving)} of the step is exposed communication, most of it {what}",
+            saving_ns_per_step=saving,
+            basis="exposed transfer per step; all of it could be hidden at best",
+            confidence="likely",
+            evidence=evidence,
+            advice=_advice(top),
+            where=worst(result, *LEAVES),
+            owner="model code",
+            section="communication",
+        )
+    ]
+
+
+def _line(result: Result, row: CollectiveRow) -> str:
+    each = row.exposed_ns // max(1, len(result.window_rows))
+    rate = f", busbw {row.busbw:.3g} GB/s" if row.busbw is not None else ""
+    return f"{row.kind} {row.group} {row.size_class}: {units.time(each)} a step exposed{rate}"
+
+
+def _advice(top: list[CollectiveRow]) -> str:
+    kinds = {row.kind for row in top if row.exposed_ns}
+    if kinds & {"allgather", "reduce_scatter"}:
+        return "FSDP: prefetch the next layer's all-gather (forward and backward), or wrap fewer layers per unit."
+    if "allreduce" in kinds:
+        return "DDP: start buckets earlier (smaller first bucket, static graph), or accumulate over more steps."
+    if kinds & {"alltoall", "alltoallv"}:
+        return "MoE: overlap dispatch and combine with the shared expert or with another micro-batch."
+    return "Start the transfer earlier or give it independent compute to hide behind."

@@ -1,0 +1,93 @@
+"""A rank, or a node, that the others wait for (METHODS e)."""
+
+from __future__ import annotations
+
+from traceview import units
+from traceview.analysis.findings.common import per_step, step_ns, worst
+from traceview.config import Config
+from traceview.result import Finding, Result, StragglerRow, Where
+
+ADVICE = {
+    "compute_slower": (
+        "Same kernels, slower: check clocks, temperature, power cap and ECC of that GPU; drain it and restart.",
+        "hardware",
+    ),
+    "compute_more_work": (
+        "It runs more work than its peers: balance the batch, the sequence lengths or the layer split.",
+        "model code",
+    ),
+    "data": (
+        "Its data loader is late: more workers, a faster or local file system, smaller per-sample work.",
+        "input pipeline",
+    ),
+    "host": (
+        "Its host thread is late: look for CPU contention, NUMA binding, garbage collection or extra syncs there.",
+        "hardware",
+    ),
+    "copies": ("Its copies are slow: check PCIe width and generation, NUMA placement and pinned memory.", "hardware"),
+    "communication": ("It is held by an earlier communication: look at the links of that group.", "network"),
+    "unknown": ("Its own trace does not say why: record it with CPU activity and shapes.", "capture"),
+}
+
+
+def find(result: Result, config: Config) -> list[Finding]:
+    """One finding per node, or per rank that is not a whole slow node."""
+    nodes: dict[str, list[StragglerRow]] = {}
+    for row in result.straggler_rows:
+        key = f"node {row.host}" if row.place == "node" else f"rank {row.rank}"
+        nodes.setdefault(key, []).append(row)
+    total = sum(b.origin_blame_ns for b in result.blame) or 1
+    wait = per_step(result, "comm_wait.nxn")
+    return [
+        _finding(result, who, rows, wait * sum(r.origin_blame_ns for r in rows) // total)
+        for who, rows in nodes.items()
+    ]
+
+
+def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int) -> Finding:
+    first = rows[0]
+    advice, owner = ADVICE[first.cause]
+    ranks = units.ranks([r.rank for r in rows])
+    name = f"{who} (ranks {ranks})" if who.startswith("node") else f"{who} on {first.host.lstrip('?')}"
+    lost = sum(r.origin_blame_ns for r in rows)
+    evidence = [
+        f"late in {first.late_steps} of {first.steps} steps, last in {first.last_count} of {first.collectives}",
+        f"the other ranks lose {units.time(lost)} of GPU time to it in the captured steps",
+    ]
+    if first.explanation:
+        evidence.append(first.explanation)
+    if first.names:
+        evidence.append("differs in: " + "; ".join(n[:80] for n in first.names[:3]))
+    window = worst_of_rank(result, first.rank)
+    return Finding(
+        id=f"straggler-{first.rank}",
+        title=f"{name} holds the others: {CAUSE_WORDS[first.cause]}",
+        saving_ns_per_step=min(saving, step_ns(result)),
+        basis="mean exposed wait of the other ranks that goes back to it, if it becomes typical",
+        confidence="proved" if first.quality == "proved" else "likely",
+        evidence=evidence,
+        advice=advice,
+        where=window,
+        owner=owner,
+        section="stragglers",
+    )
+
+
+CAUSE_WORDS = {
+    "compute_slower": "its kernels run slower",
+    "compute_more_work": "it has more work",
+    "data": "its input is late",
+    "host": "its host is late",
+    "copies": "its copies are slow",
+    "communication": "earlier communication holds it",
+    "unknown": "the cause is not in its trace",
+}
+
+
+def worst_of_rank(result: Result, rank: int) -> Where:
+    """The step in which the others waited most, on the culprit's own axis."""
+    step = worst(result, "comm_wait.nxn").step
+    for w in result.window_rows:
+        if w.rank == rank and w.step == step:
+            return Where(rank=rank, step=step, start_ns=w.start_ns, end_ns=w.end_ns)
+    return Where(rank=rank, step=step)

@@ -1,0 +1,35 @@
+"""Communication whose waiting cannot be told from its transfer, because peers are missing."""
+
+from __future__ import annotations
+
+from traceview import units
+from traceview.analysis.findings.common import matters, of_step, per_step, worst
+from traceview.config import Config
+from traceview.result import Finding, Result
+
+
+def find(result: Result, config: Config) -> list[Finding]:
+    """No saving is claimed: this part of the step is unknown."""
+    ns = per_step(result, "comm_unresolved")
+    if not matters(result, ns, config.finding_min_share):
+        return []
+    missing = result.run.missing_ranks
+    why = (
+        f"ranks {units.ranks(missing)[:80]} are missing"
+        if missing
+        else "the peers of these collectives were not found"
+    )
+    return [
+        Finding(
+            id="unresolved-communication",
+            title=f"{of_step(result, ns)} of the step may be waiting or transfer",
+            saving_ns_per_step=None,
+            basis="communication kernels that could not be matched with all members of their group",
+            confidence="proved",
+            evidence=[f"{units.time(ns)} a step", why, *[m.note for m in result.matching if m.note][:3]],
+            advice="Give the traces of all ranks of a group, recorded with PyTorch 2.4 or later.",
+            where=worst(result, "comm_unresolved"),
+            owner="capture",
+            section="communication",
+        )
+    ]

@@ -1,0 +1,174 @@
+"""The first screen: slow against what, cause, cost, what to do, what it is not, the next limit (DESIGN 2b)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from traceview import units
+from traceview.analysis.findings.common import per_step, step_ns
+from traceview.config import Config
+from traceview.result import Finding, Result, Verdict
+
+# What is ruled out, with the leaves (or sub-leaves) that would show it and the findings that claim it.
+RULE_OUTS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("straggler", ("comm_wait.nxn",), ("straggler", "imbalance")),
+    ("network", ("comm_transfer", "comm_host"), ("exposed-communication", "slow-", "host-staged")),
+    ("input", ("idle_data",), ("data-loading",)),
+    ("copies", ("pcie_h2d", "pcie_d2h"), ("staging",)),
+    ("host", ("idle_host", "idle_launch", "idle_sync"), ("host-bound", "sync", "allocator")),
+)
+BLIND = ("comm_unresolved", "uncovered", "idle_unknown", "gpu_opaque")
+
+
+def judge(result: Result, config: Config) -> Verdict:
+    """The verdict of a result whose findings are in order; lines that are not known stay empty."""
+    coverage = _coverage(result)
+    if not result.window_rows:
+        return Verdict(
+            headline="Cannot tell: no step could be measured",
+            confidence="cannot tell",
+            status="cannot_tell",
+            coverage=coverage,
+            do=_first_remedy(result),
+        )
+    with_saving = [f for f in result.findings if f.saving_ns_per_step]
+    blind = per_step(result, *BLIND) / max(1, step_ns(result))
+    if not _has_gpu(result):
+        return _cpu_only(result, coverage)
+    if blind > 0.5 and (not with_saving or (with_saving[0].saving_ns_per_step or 0) < blind * step_ns(result)):
+        return _cannot_tell(result, coverage, blind)
+    if not with_saving:
+        return _healthy(result, coverage, config, blind)
+    return _slow(result, with_saving, coverage)
+
+
+def _has_gpu(result: Result) -> bool:
+    gpu = ("compute", "gpu_opaque", "comm_transfer", "comm_unresolved", "comm_wait", "pcie_h2d", "pcie_d2h")
+    return any(result.budget.leaves_ns.get(leaf, 0) for leaf in gpu)
+
+
+def _coverage(result: Result) -> str:
+    run = result.run
+    total = run.world_size or len(run.ranks)
+    steps = len(run.steps.used) + len(run.steps.excluded)
+    clocks = f"  clocks {result.clock.grade}" if len(run.ranks) > 1 else ""
+    return f"ranks {len(run.ranks)}/{total}  steps {len(run.steps.used)} of {steps}{clocks}"
+
+
+def _slow_line(result: Result) -> str:
+    walls = sorted(s.wall_ns for s in result.step_rows)
+    if not walls:
+        return ""
+    middle, best = walls[(len(walls) - 1) // 2], walls[len(walls) // 10]
+    line = f"{units.time(middle)} a step"
+    if best and middle > 1.02 * best:
+        line += f", {(middle / best - 1) * 100:.0f} % over this run's own best ({units.time(best)})"
+    return line
+
+
+def _slow(result: Result, found: list[Finding], coverage: str) -> Verdict:
+    first = found[0]
+    saving = first.saving_ns_per_step or 0
+    step = step_ns(result)
+    ranks = len(result.run.ranks)
+    share = saving / step
+    gpu_hours = share * ranks * 24
+    return Verdict(
+        headline=first.title[0].upper() + first.title[1:],
+        confidence=first.confidence,
+        status="slow",
+        slow=_slow_line(result),
+        coverage=coverage,
+        cause=f"{first.title}  ({first.confidence}; {first.evidence[0]})",
+        cost=f"{units.time(saving)} a step = {gpu_hours:,.3g} GPU-h a day on {ranks} GPUs; "
+        f"at best {units.time(step - saving)} a step when fixed",
+        do=first.advice,
+        owner=first.owner,
+        rule_outs=_rule_outs(result, first),
+        next=found[1].title + f", {units.time(found[1].saving_ns_per_step)}" if len(found) > 1 else "",
+        ticket=_ticket(result, first),
+    )
+
+
+def _rule_outs(result: Result, first: Finding | None) -> str:
+    parts = []
+    for name, leaves, claims in RULE_OUTS:
+        if first is not None and first.id.startswith(claims):
+            continue
+        if name == "straggler" and len(result.run.ranks) < 2:
+            continue
+        parts.append(f"{name} {units.share(per_step(result, *leaves) / step_ns(result))}")
+    return " | ".join(parts)
+
+
+def _healthy(result: Result, coverage: str, config: Config, blind: float) -> Verdict:
+    compute = per_step(result, "compute", "gpu_opaque") / step_ns(result)
+    limit = units.share(config.finding_min_share)
+    return Verdict(
+        headline=f"Healthy: {units.share(compute)} of the captured steps is compute, nothing else costs over {limit}",
+        confidence="proved" if blind < config.finding_min_share else "likely",
+        status="healthy",
+        slow=_slow_line(result),
+        coverage=coverage,
+        rule_outs=_rule_outs(result, None),
+    )
+
+
+def _cannot_tell(result: Result, coverage: str, blind: float) -> Verdict:
+    causes = [f for f in result.findings if f.owner == "capture"]
+    why = causes[0].title if causes else f"{units.share(blind)} of the step is not explained by the trace"
+    return Verdict(
+        headline=f"Cannot tell: {why}",
+        confidence="cannot tell",
+        status="cannot_tell",
+        slow=_slow_line(result),
+        coverage=coverage,
+        cause="; ".join(causes[0].evidence) if causes else "",
+        do=_first_remedy(result),
+        owner="capture",
+        rule_outs=_rule_outs(result, None),
+    )
+
+
+def _cpu_only(result: Result, coverage: str) -> Verdict:
+    comm = per_step(result, "comm_host") / step_ns(result)
+    told = f"host communication is in flight {units.share(comm)} of the time" if comm else "no communication was seen"
+    return Verdict(
+        headline=f"Cannot tell about GPUs: no GPU activity was recorded; {told}",
+        confidence="cannot tell",
+        status="cannot_tell",
+        slow=_slow_line(result),
+        coverage=coverage,
+        do="If the job used GPUs, record with activities=[CPU, CUDA].",
+        owner="capture",
+        rule_outs=_rule_outs(result, None),
+    )
+
+
+def _first_remedy(result: Result) -> str:
+    return next(
+        (f.advice for f in result.findings if f.owner == "capture"),
+        "Record at least three steps with the profiler's schedule, CPU and GPU activity, on all ranks.",
+    )
+
+
+def _ticket(result: Result, first: Finding) -> str:
+    where = first.where
+    lines = [
+        first.title,
+        f"owner: {first.owner}",
+        f"cost: {units.time(first.saving_ns_per_step)} of {units.time(step_ns(result))} a step",
+    ]
+    if where.rank is not None:
+        row = next((r for r in result.rank_rows if r.rank == where.rank), None)
+        if row:
+            lines.append(f"host {row.host.lstrip('?')}, rank {row.rank}, GPU {row.device} {row.device_name}".rstrip())
+    if where.start_ns and where.start_ns > 10**17 and where.end_ns:
+        lines.append(f"UTC {_utc(where.start_ns)} to {_utc(where.end_ns)}, step {where.step}")
+    lines += [f"- {e}" for e in first.evidence]
+    lines.append(f"do: {first.advice}")
+    return "\n".join(lines)
+
+
+def _utc(ns: int) -> str:
+    return datetime.fromtimestamp(ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]

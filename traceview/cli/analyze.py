@@ -1,0 +1,77 @@
+"""``traceview analyze``: traces in; a verdict, a report and tables out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from traceview.cli import options, output
+from traceview.cli.progress import progress_of
+
+
+@click.command(short_help="Where the time of a run went: verdict, HTML report, JSON, tables.")
+@options.reading
+@click.option("-o", "--output", "html", metavar="FILE", help="Write the HTML report.")
+@click.option("--json", "json_", metavar="FILE", help="Write the result as JSON; '-' prints only JSON on stdout.")
+@click.option("--markdown", metavar="FILE", help="Write the verdict as Markdown; '-' prints it.")
+@click.option("--tables", metavar="DIR", help="Write every table as Parquet into this (new) folder.")
+@click.option("--step-range", metavar="REGEX", help="Host ranges that match are the steps.")
+@click.option("--topology", type=click.Path(exists=True, dir_okay=False), help="CSV: host,domain,rack,pod,site,rail.")
+@click.option("--focus", metavar="rank=R,step=S", help="Embed the events of this rank and step in the report.")
+@click.option("--no-charts", is_flag=True, help="Leave the analytic charts out of the report (smaller, faster).")
+@click.option("--force", is_flag=True, help="Overwrite outputs that exist.")
+@click.option("-v", "--verbose", is_flag=True, help="All tables in the terminal.")
+def analyze(paths: tuple[str, ...], **given: Any) -> int:
+    """Read the traces of one run (files, folders, globs) and say where every step's time went.
+
+    Exit status: 0 analysed (whatever the verdict), 2 nothing usable.
+    """
+    output.refuse_existing([given["html"], given["json_"], given["markdown"], given["tables"]], given["force"])
+    from traceview import pipeline
+
+    with progress_of(quiet=given["quiet"] or given["json_"] == "-") as progress:
+        study = pipeline.study(
+            paths,
+            options.read_options(**given),
+            pipeline.StudyOptions(step_range=given["step_range"], topology=given["topology"]),
+            cache=not given["no_cache"],
+            workers=given["workers"],
+            progress=progress,
+        )
+    _write(study, given)
+    return 0
+
+
+def _write(study: Any, given: dict[str, Any]) -> None:
+    from traceview_reports import markdown, terminal
+
+    result = study.result
+    silent = given["quiet"] or "-" in (given["json_"], given["markdown"])
+    if not silent:
+        color = sys.stdout.isatty()
+        sys.stdout.write(terminal.render(result, color=color, verbose=given["verbose"]))
+    if given["json_"]:
+        output.write(given["json_"], result.to_json())
+    if given["markdown"]:
+        output.write(given["markdown"], markdown.render(result).encode())
+    if given["tables"]:
+        from traceview import pipeline
+
+        pipeline.write_tables(study, Path(given["tables"]), force=given["force"])
+    if given["html"]:
+        _write_html(study, given)
+    for name in ("html", "json_", "markdown", "tables"):
+        if given[name] and given[name] != "-" and not silent:
+            click.echo(f"wrote {given[name]}")
+
+
+def _write_html(study: Any, given: dict[str, Any]) -> None:
+    from traceview_reports import html
+    from traceview_reports.html.timeline_data import Budget, parse_focus
+
+    budget = Budget(focus=(parse_focus(given["focus"]),)) if given["focus"] else Budget()
+    page = html.render(study.result, study.run, detail=study.detail, charts=not given["no_charts"], budget=budget)
+    output.write(given["html"], page.encode())

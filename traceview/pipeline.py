@@ -1,1 +1,0 @@
-"""discover -> read -> steps -> match -> align -> attribute -> Result: the Python API behind the command line."""

@@ -1,0 +1,85 @@
+"""discover -> read -> steps -> match -> align -> attribute -> Result: the Python API behind the command line.
+
+>>> import traceview as tv                      # doctest: +SKIP
+>>> result = tv.analyze("traces/")              # doctest: +SKIP
+>>> tv.to_polars(result.windows())              # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from traceview.pipeline.flow import StudyOptions
+from traceview.pipeline.study import Study, export_window, study_run, write_tables
+from traceview.result import Result
+from traceview.run import Run
+from traceview_parsers import ReadOptions, open_run
+
+__all__ = [
+    "Study",
+    "StudyOptions",
+    "analyze",
+    "export_window",
+    "open",
+    "study",
+    "to_html",
+    "to_pandas",
+    "to_polars",
+    "write_tables",
+]
+
+Progress = Callable[[int, int], None]
+Paths = str | Path | Sequence[str | Path]
+
+
+def open(
+    paths: Paths,
+    *more: str | Path,
+    options: ReadOptions | None = None,
+    cache: bool = True,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Run:
+    """Read the traces of one run: files, folders (recursive) and globs.
+
+    Returns the opened tables, mapped from disk on use. Raises TraceviewError if nothing is usable, or if the paths
+    hold two runs or one rank twice; the message says what to pass instead.
+    """
+    first = [paths] if isinstance(paths, str | Path) else list(paths)
+    run: Run = open_run([*first, *more], options or ReadOptions(), cache=cache, workers=workers, progress=progress)
+    return run
+
+
+def study(
+    paths: Paths | Run, options: ReadOptions | None = None, how: StudyOptions | None = None, **opening: Any
+) -> Study:
+    """A run analysed, with what the timeline needs beside the result."""
+    run = paths if isinstance(paths, Run) else open(paths, options=options, **opening)
+    return study_run(run, how or StudyOptions())
+
+
+def analyze(run: Paths | Run, how: StudyOptions | None = None) -> Result:
+    """Where the time of a run went, who made the others wait, what to fix first. A path works too."""
+    return study(run, how=how).result
+
+
+def to_html(result: Result, path: str | Path, run: Run | None = None) -> None:
+    """Write the HTML report of a result; without its run the timeline is left out."""
+    from traceview_reports import html
+
+    detail = study(run).detail if run is not None else None
+    html.write(Path(path), result, run, detail=detail)
+
+
+def to_pandas(table: Any) -> Any:
+    """A pyarrow table as a pandas DataFrame."""
+    return table.to_pandas()
+
+
+def to_polars(table: Any) -> Any:
+    """A pyarrow table as a Polars DataFrame."""
+    import polars as pl
+
+    return pl.from_arrow(table)

@@ -1,0 +1,205 @@
+"""Everything the stages found, as one Result."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from traceview import __version__
+from traceview.analysis import bandwidth, kernels, rollup
+from traceview.analysis.blame import Ledger
+from traceview.analysis.findings import find_all
+from traceview.analysis.verdict import judge
+from traceview.pipeline import rows
+from traceview.pipeline.across import Across
+from traceview.pipeline.flow import Frame, Lanes, StudyOptions
+from traceview.pipeline.wiring import fabric
+from traceview.result import (
+    BlameRow,
+    CollectiveRow,
+    Excluded,
+    Metric,
+    Quality,
+    QualityInfo,
+    Result,
+    RunInfo,
+    Source,
+    StepRow,
+    Steps,
+    Unclassified,
+    Verdict,
+)
+from traceview.run import PartMeta, Run, SourceMeta
+from traceview_parsers.kernels import unclassified
+
+
+def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Ledger, how: StudyOptions) -> Result:
+    """The result of a run: rows, metrics, findings, verdict. InternalError if a sum does not hold."""
+    config = how.config
+    rollup.check(lanes.windows)
+    budget = rollup.budget(lanes.windows)
+    steps = rollup.steps(lanes.windows, config)
+    metas = {r: run.parts[r].meta for r in run.ranks}
+    hosts = {r: run.host(r) for r in run.ranks}
+    used = [(lane, base.windows.used[lane.window]) for lane in lanes.lanes]
+    result = Result(
+        verdict=Verdict("", ""),
+        run=_run_info(run, base, metas),
+        budget=budget,
+        window_rows=lanes.windows,
+        metrics=_metrics(lanes, steps, budget.wall_ns, budget.leaves_ns, estimated=base.marks.estimated),
+        collective_rows=_collectives(run, base, across, lanes, how),
+        straggler_rows=[],
+        clock=across.alignment.clock,
+        findings=[],
+        quality=_quality(run, base, across, lanes),
+        step_rows=steps,
+        rank_rows=rollup.ranks(
+            lanes.windows,
+            hosts,
+            {r: m.device_name or "" for r, m in metas.items()},
+            {r for r, m in metas.items() if m.source.truncated},
+        ),
+        blame=_blame(blamed, hosts),
+        kernels=kernels.table(lanes.kernels),
+        copies=lanes.copies.rows(),
+        idle=rows.idle(used),
+        memory=lanes.memory,
+        matching=across.matches.groups,
+        thresholds=config.as_dict(),
+        tool_version=__version__,
+    )
+    result.findings = find_all(result, config)
+    result.verdict = judge(result, config)
+    return result
+
+
+def _run_info(run: Run, base: Frame, metas: dict[int, PartMeta]) -> RunInfo:
+    marks = base.marks
+    used = sorted(set(marks.step.tolist()) - set(marks.excluded))
+    sources = [_source(m.source, r) for r, m in metas.items()]
+    sources += [_source(p.meta.source, None) for p in run.logs] + [_source(m, None) for m in run.unread]
+    return RunInfo(
+        name=run.name,
+        world_size=run.world_size,
+        ranks=run.ranks,
+        missing_ranks=run.missing_ranks,
+        hosts=rows.hosts_of(run),
+        sources=sources,
+        steps=Steps(marks.source, used, [Excluded(k, why) for k, why in sorted(marks.excluded.items())]),
+        device_names=sorted({m.device_name for m in metas.values() if m.device_name}),
+        start_ns=min((m.cover_start for m in metas.values() if m.cover_start is not None), default=None),
+        end_ns=max((m.cover_end for m in metas.values() if m.cover_end is not None), default=None),
+    )
+
+
+def _source(meta: SourceMeta, rank: int | None) -> Source:
+    return Source(
+        path=meta.path,
+        format=meta.format,
+        schema_class=meta.schema_class,
+        rank=rank,
+        bytes=meta.bytes,
+        events=meta.events,
+        repaired=meta.repaired,
+        quarantined=meta.quarantined,
+        dropped=meta.dropped,
+        truncated=meta.truncated,
+        warnings=meta.warnings,
+        facts=meta.facts,
+    )
+
+
+def _metrics(
+    lanes: Lanes, steps: list[StepRow], wall: int, leaves: dict[str, int], *, estimated: bool
+) -> dict[str, Metric]:
+    """METHODS a.4, b.1, g by name."""
+    n = len(lanes.windows)
+    quality: Quality = "estimated" if estimated else "proved"
+    walls = sorted(s.wall_ns for s in steps)
+    out: dict[str, Metric] = {}
+    for name, q in (("step_time", 0.5), ("step_time_p95", 0.95), ("step_time_max", 1.0)):
+        value = float(np.quantile(walls, q, method="lower" if q < 1 else "higher")) if walls else None
+        basis = "median over ranks of the device-step window, used steps"
+        out[name] = Metric(value, "ns", len(walls), basis, quality if walls else "unavailable")
+    busy = dict.fromkeys(
+        ("hidden_transfer", "transfer_busy", "hidden_comm", "comm_busy", "hidden_staging", "staging_busy", "busy",
+         "busy_no_wait"), 0
+    ) | lanes.companions  # fmt: skip
+    out |= rows.companion_metrics(busy, wall, n)
+    exposed = leaves["comm_transfer"] + leaves["comm_unresolved"] + leaves["comm_host"]
+    out["exposed_share"] = rows.ratio(exposed, wall, "exposed communication / wall", n)
+    compute = leaves["compute"] + leaves["gpu_opaque"]
+    out["compute_share"] = rows.ratio(compute, wall, "compute / wall", n)
+    out["goodput"] = _goodput(lanes, compute, leaves["gpu_opaque"], wall)
+    out["mfu"] = Metric(None, "fraction", n, "needs the model's FLOPs per token and the peak", "unavailable")
+    return out
+
+
+def _goodput(lanes: Lanes, compute: int, opaque: int, wall: int) -> Metric:
+    """METHODS g: compute time without the excess over the median peer, as a share of the rank-time."""
+    excess, compared = kernels.excess_ns(lanes.kernels)
+    basis = "captured steps: (compute - excess over the median peer's time for the same kernel) / wall"
+    if not compared:
+        basis = "captured steps: compute / wall; uniform slowness is invisible without a baseline"
+    metric = rows.ratio(max(0, compute - excess), wall, basis, len(lanes.windows))
+    fused = any(w.sub_ns.get("compute.fused_comm") for w in lanes.windows)
+    if metric.value is not None and (opaque or fused):
+        metric.quality = "upper_bound"
+    return metric
+
+
+def _collectives(run: Run, base: Frame, across: Across, lanes: Lanes, how: StudyOptions) -> list[CollectiveRow]:
+    table = base.collectives
+    start, end = table["start"].to_numpy(), table["end"].to_numpy()
+    wait_end = across.waits.phases.wait_end
+    keep = base.used_row
+    timing = bandwidth.Timing(
+        transfer=across.waits.instances.transfer,
+        waited_row=np.where(keep, wait_end - start, 0),
+        transfer_row=np.where(keep, end - wait_end, 0),
+        exposed_row=lanes.exposed_of_row,
+    )
+    return bandwidth.collective_rows(table, across.matches, timing, fabric(run, how.topology), how.config)
+
+
+def _blame(found: Ledger, hosts: dict[int, str]) -> list[BlameRow]:
+    out = [
+        BlameRow(
+            rank=r,
+            host=host,
+            blame_ns=int(found.direct[r]),
+            origin_blame_ns=int(found.direct[r]),
+            blame_inclusive_ns=int(found.inclusive[r]),
+            last_ns=int(found.last[r]),
+            marginal_ns=int(found.marginal[r]),
+            waited_ns=int(found.waited[r]),
+        )
+        for r, host in hosts.items()
+        if r < len(found.direct)
+    ]
+    return sorted(out, key=lambda b: (-b.origin_blame_ns, b.rank))
+
+
+def _quality(run: Run, base: Frame, across: Across, lanes: Lanes) -> QualityInfo:
+    metas = [run.parts[r].meta.source for r in run.ranks] + [p.meta.source for p in run.logs]
+    warnings = list(run.problems)
+    warnings += [f"{m.path}: not read: {'; '.join(m.warnings)}" for m in run.unread]
+    warnings += [f"{m.path}: {w}" for m in metas for w in m.warnings]
+    warnings += [*base.marks.notes, *across.matches.notes, *across.alignment.notes, *across.alignment.mismatches]
+    doubtful: Counter[str] = Counter()
+    for row in kernels.table(lanes.kernels, limit=10_000):
+        if row.cls == "compute" and unclassified(row.name):
+            doubtful[row.name] += row.total_ns
+    return QualityInfo(
+        repaired=sum(m.repaired for m in metas),
+        quarantined=sum(m.quarantined for m in metas),
+        dropped=sum(m.dropped for m in metas),
+        unmatched_kernels=sum(a.unmatched for a in base.axes.values()),
+        unclassified=[Unclassified(name, ns) for name, ns in doubtful.most_common(20)],
+        negative_launches=sum(a.negative for a in base.axes.values()),
+        warnings=warnings,
+        clipped_overflows=sum(int(m.facts.get("clipped_overflows", 0)) for m in metas),
+        violations=int(across.waits.phases.violated.sum()),
+    )

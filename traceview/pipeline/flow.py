@@ -1,0 +1,166 @@
+"""The stages of an analysis in order; each is a pure function of the ones before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from traceview.analysis import kernels, launches, memory, steps, windows
+from traceview.analysis.decompose import RankRecord, decompose, op_phases
+from traceview.analysis.ops import NONE, Ops
+from traceview.analysis.types import Bools, Decomposition, Ints, Marks, WaitPieces, Windows
+from traceview.config import DEFAULT, Config
+from traceview.pipeline import rows
+from traceview.pipeline.across import Across
+from traceview.result import MemoryRow, Window
+from traceview.run import Run
+from traceview.schema import COLLECTIVES, COUNTERS, GPU_OPS, HOST_RANGES, STEP_MARKS
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """What a user may choose about the analysis."""
+
+    step_range: str | None = None
+    """regular expression of host ranges that are the steps"""
+    topology: str | None = None
+    """CSV file: host, domain, rack, pod, site, rail"""
+    config: Config = DEFAULT
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Steps and windows of all ranks, and the collectives with their step."""
+
+    marks: Marks
+    windows: Windows
+    axes: dict[int, launches.LaunchAxis]
+    collectives: Any
+    """all ranks, in rank order"""
+    first_row: dict[int, int]
+    """row of ``collectives`` where a rank begins"""
+    step_of_row: Ints
+    """step per collectives row, -1 outside the steps"""
+    used_row: Bools
+
+
+@dataclass
+class Lanes:
+    """What the decomposition of all ranks gives."""
+
+    lanes: list[Decomposition] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)
+    pieces: list[WaitPieces] = field(default_factory=list)
+    kernels: list[pl.DataFrame] = field(default_factory=list)
+    memory: list[MemoryRow] = field(default_factory=list)
+    companions: dict[str, int] = field(default_factory=dict)
+    exposed_of_row: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """exposed ns per collectives row, used windows"""
+    copies: rows.Copies = field(default_factory=lambda: rows.Copies(DEFAULT))
+
+    def all_pieces(self) -> WaitPieces:
+        """The exposed waiting of all ranks, used steps."""
+        none = np.empty(0, np.int64)
+        names = WaitPieces.__dataclass_fields__
+        return WaitPieces(*(np.concatenate([none, *(getattr(p, name) for p in self.pieces)]) for name in names))
+
+
+def frame(run: Run, how: StudyOptions) -> Frame:
+    """Find the steps, cut the windows, give every collective its step (where it was launched, METHODS b.1)."""
+    found = steps.StepInputs(
+        step_marks=run.tables(STEP_MARKS),
+        cover={r: _cover(run, r) for r in run.ranks},
+        gpu_ops=lambda r: run.table(GPU_OPS, r),
+        host_ranges=lambda r: run.table(HOST_RANGES, r),
+        collectives=lambda r: run.table(COLLECTIVES, r),
+    )
+    marks = steps.choose_marks(found, pattern=how.step_range, config=how.config)
+    parts, axes = [], {}
+    for rank in run.ranks:
+        ops = Ops.of(run.table(GPU_OPS, rank))
+        axes[rank] = launches.launch_axis(ops, how.config)
+        parts.append(windows.device_windows(marks, rank, ops, axes[rank].host_shift))
+    collectives = run.tables(COLLECTIVES)
+    counts = [run.parts[r].meta.rows.get("collectives", 0) for r in run.ranks]
+    first = dict(zip(run.ranks, np.cumsum([0, *counts]).tolist(), strict=False))
+    step = _step_of_rows(collectives, marks, first)
+    return Frame(marks, windows.concat(parts), axes, collectives, first, step, ~np.isin(step, [-1, *marks.excluded]))
+
+
+def _cover(run: Run, rank: int) -> tuple[int, int]:
+    """The recorded range of a rank: what its file says, else from the first to the last record."""
+    meta = run.parts[rank].meta
+    if meta.cover_start is not None and meta.cover_end is not None:
+        return meta.cover_start, meta.cover_end
+    tables = [t for t in (run.table(GPU_OPS, rank), run.table(HOST_RANGES, rank)) if t.num_rows]
+    starts = [int(t["start"].to_numpy().min()) for t in tables]
+    ends = [int(t["end"].to_numpy().max()) for t in tables]
+    return min(starts, default=0), max(ends, default=0)
+
+
+def _step_of_rows(collectives: Any, marks: Marks, first: dict[int, int]) -> Ints:
+    """Step of the host mark that holds the launch of a collective (its start if the launch is unknown)."""
+    start = collectives["start"].to_numpy()
+    launch = collectives["launch_start"]
+    when = np.where(launch.is_null().to_numpy(), start, launch.fill_null(0).to_numpy())
+    ends = [*list(first.values())[1:], len(start)]
+    parts = [steps.step_of(marks, r, when[a:b]) for (r, a), b in zip(first.items(), ends, strict=True)]
+    step = np.concatenate([np.empty(0, np.int64), *parts])
+    return np.where(step == NONE, -1, step)
+
+
+def decompose_all(run: Run, base: Frame, across: Across, how: StudyOptions) -> Lanes:
+    """Decompose every rank and sum what the report needs; one rank's tables are in memory at a time."""
+    out = Lanes(exposed_of_row=np.zeros(len(base.step_of_row), np.int64), copies=rows.Copies(how.config))
+    for rank in run.ranks:
+        _rank(run, rank, base, across, how, out)
+    return out
+
+
+def _rank(run: Run, rank: int, base: Frame, across: Across, how: StudyOptions, out: Lanes) -> None:
+    meta = run.parts[rank].meta
+    gpu, own = run.table(GPU_OPS, rank), run.table(COLLECTIVES, rank)
+    first = base.first_row[rank]
+    known = meta.cover_start is not None and meta.cover_end is not None
+    record = RankRecord(
+        rank=rank,
+        gpu_ops=gpu,
+        host_ranges=run.table(HOST_RANGES, rank),
+        phases=op_phases(gpu.num_rows, own, across.waits.phases, first),
+        cover=(meta.cover_start or 0, meta.cover_end or 0) if known else None,
+        holes=meta.holes,
+        thread=_mark_thread(base.marks, rank),
+    )
+    lanes, _ = decompose(record, base.windows, how.config)
+    op = own["op"].fill_null(-1).to_numpy()
+    starts = gpu["start"].to_numpy()
+    for lane in lanes:
+        out.lanes.append(lane)
+        out.windows += rows.windows_of(lane, base.windows)
+        out.pieces.append(_used_pieces(lane.waits, base.marks))
+        out.exposed_of_row[first : first + len(op)] += (
+            np.where(op >= 0, lane.exposed[op], 0) if len(lane.exposed) else 0
+        )
+        used = lane.window[base.windows.used[lane.window]]
+        begin, end = base.windows.start[used], base.windows.end[used]
+        step = kernels.step_of(starts, begin, end, base.windows.step[used])
+        step[gpu["device"].to_numpy() != lane.device] = -1
+        out.kernels.append(kernels.sums(gpu, step, rank))
+        out.copies.add(gpu, lane.exposed, step >= 0)
+        keep = base.windows.used[lane.window]
+        for name, ns in lane.companions.items():
+            out.companions[name] = out.companions.get(name, 0) + int(ns[keep].sum())
+    out.memory += memory.rows(run.table(COUNTERS, rank), rank)
+
+
+def _used_pieces(pieces: WaitPieces, marks: Marks) -> WaitPieces:
+    keep = ~np.isin(pieces.step, list(marks.excluded))
+    return WaitPieces(pieces.rank[keep], pieces.step[keep], pieces.start[keep], pieces.end[keep], pieces.row[keep])
+
+
+def _mark_thread(marks: Marks, rank: int) -> int:
+    mine = marks.thread[marks.rank == rank]
+    return int(mine[0]) if len(mine) else NONE
