@@ -17,10 +17,11 @@ _EXTRA, _NAME, _COMMENT, _CRC = 4, 8, 16, 2
 
 
 class Unpacked:
-    """Iterate to get the content in blocks of at most 1 MB; ``problem`` says what was wrong, once it is known."""
+    """Iterate to get the content in blocks of at most ``block`` bytes; ``problem`` then says what was wrong."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, block: int = BLOCK) -> None:
         self._file = file
+        self._block = block
         self.problem: str | None = None
 
     def __iter__(self) -> Iterator[bytes]:
@@ -43,7 +44,7 @@ class Unpacked:
                 self.problem = "the gzip data ends early: the writer was stopped"
                 return b""
             try:
-                block = engine.decompress(data, BLOCK)
+                block = engine.decompress(data, self._block)
             except isal_zlib.error as error:  # type: ignore[misc]
                 self.problem = f"the gzip data is damaged ({error})"
                 return b""

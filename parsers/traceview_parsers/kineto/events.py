@@ -35,6 +35,12 @@ class Event(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
+class WholeEvent(Event, gc=False):
+    """The same with ``ts`` in whole µs, for absolute times (schema classes A and B): nothing else passes."""
+
+    ts: int | None = None
+
+
 class TextEvent(Event, gc=False):
     """The same with ``ts`` as text, for absolute times with decimals (schema class C)."""
 
@@ -43,6 +49,7 @@ class TextEvent(Event, gc=False):
 
 Events = list[Event]
 FAST = msgspec.json.Decoder(list[Event | None])
+WHOLE = msgspec.json.Decoder(list[WholeEvent | None])
 EXACT = msgspec.json.Decoder(list[TextEvent | None])
 
 
@@ -97,13 +104,9 @@ def to_ns(values: list[Any]) -> I64Array:
     return ns
 
 
-def needs_text(events: list[Event | None]) -> bool:
-    """Whether float64 has lost digits of these times: absolute µs with decimals."""
-    if not any(number(e.ts) >= EXACT_BELOW_US for e in events[:16] if e is not None):
-        return False
-    us = micros((e.ts for e in events if e is not None), sum(e is not None for e in events))
-    us = us[np.isfinite(us)]
-    return bool((us != np.floor(us)).any())
+def is_beyond_float(events: list[Event | None]) -> bool:
+    """Whether these times are so large that a float64 may have lost their decimals."""
+    return any(number(e.ts) >= EXACT_BELOW_US for e in events[:16] if e is not None)
 
 
 def integers(values: list[Any]) -> I64Array:

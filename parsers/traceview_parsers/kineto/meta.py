@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import msgspec
 
 from traceview.run import PartMeta, SourceMeta
 from traceview.units import ranks as as_ranges
-from traceview_parsers.kineto.repair import mend
+from traceview_parsers.kineto.repair import repairs
 from traceview_parsers.kineto.stream import EventStream
 
 # Keys that may be copied out; the metadata also holds user names, job names and whatever users added (KINETO 2).
@@ -55,7 +56,7 @@ def metadata(stream: EventStream) -> dict[str, Any]:
 
 
 def _object(text: bytes) -> dict[str, Any] | None:
-    for candidate in (text, mend(text)):
+    for candidate in itertools.chain([text], repairs(text)):
         try:
             found = msgspec.json.decode(candidate)
         except (msgspec.DecodeError, UnicodeDecodeError):

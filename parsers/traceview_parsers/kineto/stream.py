@@ -11,11 +11,14 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from traceview.errors import TraceviewError
 from traceview.run import Loss
 from traceview_parsers.gz import MAGIC, Unpacked
-from traceview_parsers.kineto.events import EXACT, FAST, Events, needs_text
+from traceview_parsers.kineto.events import EXACT, FAST, WHOLE, Events, is_beyond_float
 from traceview_parsers.kineto.salvage import BAD, CUT, salvage
 from traceview_parsers.registry import Progress
 
@@ -36,8 +39,9 @@ class EventStream:
     ``losses``, ``truncated``, ``warnings``: what was not as it should be.
     """
 
-    def __init__(self, path: Path, progress: Progress | None = None) -> None:
+    def __init__(self, path: Path, progress: Progress | None = None, block: int = BLOCK) -> None:
         self.path = path
+        self._block = block
         self.head = b""
         self.foot = b""
         self.repaired = 0
@@ -46,7 +50,7 @@ class EventStream:
         self.losses: list[Loss] = []
         self.warnings: list[str] = []
         self._progress = progress
-        self._decoder = FAST
+        self._decoder: Any = FAST
         self._closed = False
         self._offset = 0  # of the text not yet decoded, in the unpacked file
 
@@ -77,9 +81,9 @@ class EventStream:
     def _blocks(self) -> Iterator[bytes]:
         with self.path.open("rb", buffering=0) as raw:
             size = os.fstat(raw.fileno()).st_size
-            packed = Unpacked(raw) if raw.read(2) == MAGIC else None
+            packed = Unpacked(raw, self._block) if raw.read(2) == MAGIC else None
             raw.seek(0)
-            for block in packed or iter(lambda: raw.read(BLOCK), b""):
+            for block in packed or iter(lambda: raw.read(self._block), b""):
                 if self._progress:
                     self._progress(raw.tell(), size)
                 yield block
@@ -135,14 +139,17 @@ class EventStream:
             return self._strict(b"[%b]" % text), len(text)
         except BAD as error:
             found = _TRAILING.search(str(error))
-        if found:
-            end = int(found.group(1)) - 1
+        end = int(found.group(1)) if found else 0
+        for _ in range(2):  # the place is that of the bracket, or of what follows it
+            end = text.rfind(b"]", 0, end)
+            if end < 0:
+                break
             try:
-                events = self._strict(b"[" + text[:end])
-                self._closed = True
-                return events, end
+                events = self._strict(b"[%b]" % text[:end])
             except BAD:
-                pass
+                continue
+            self._closed = True
+            return events, end + 1
         saved = salvage(text, self._strict, last)
         self.repaired += saved.repaired
         self.quarantined += len(saved.lost)
@@ -152,11 +159,20 @@ class EventStream:
         return saved.events, saved.used
 
     def _strict(self, chunk: bytes) -> Events:
-        events = self._decoder.decode(chunk)
-        if self._decoder is FAST and needs_text(events):
-            self._decoder = EXACT  # type: ignore[assignment]
+        """Decode with the cheapest decoder that loses no digit of the times of this file."""
+        events: list[Any]
+        if self._decoder is FAST:
             events = self._decoder.decode(chunk)
-        return [e for e in events if e is not None] if None in events else events  # type: ignore[return-value]
+            if is_beyond_float(events):
+                self._decoder = WHOLE
+        if self._decoder is WHOLE:
+            try:
+                events = self._decoder.decode(chunk)
+            except msgspec.ValidationError:
+                self._decoder = EXACT
+        if self._decoder is EXACT:
+            events = self._decoder.decode(chunk)
+        return [e for e in events if e is not None] if None in events else events
 
 
 def _last_cut(text: bytes) -> tuple[int, int] | None:
