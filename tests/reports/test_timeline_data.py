@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from traceview.analysis.phases import CODE
+from traceview.analysis.timebase import TimeBase
 from traceview.analysis.types import Segments
 from traceview.errors import TraceviewError
 from traceview_reports.html.timeline_data import (
@@ -14,6 +15,7 @@ from traceview_reports.html.timeline_data import (
     Detail,
     Focus,
     RankDetail,
+    clock_of,
     origin_of,
     parse_focus,
 )
@@ -23,6 +25,16 @@ def test_common_axis_has_offset_drift_and_the_host_shift_only_for_host_stamps():
     rank = RankDetail(offset_ns=-50, drift=1e-3, t_ref_ns=1_000, host_shift_ns=7)
     assert rank.common(np.array([1_000, 3_000])).tolist() == [950, 2_952]
     assert rank.common_host(np.array([993])).tolist() == [950]
+
+
+def test_the_clock_is_that_of_the_time_base_also_where_it_was_stepped():
+    base = TimeBase.identity(2)
+    base.shift[1], base.drift[1], base.pivot[1] = 40, 2e-6, 1_000
+    base.jumps[1] = (np.array([5_000_000]), np.array([-300]))
+    local = np.array([1_000, 4_999_999, 5_000_000, 9_000_000])
+    rank = RankDetail(**clock_of(base, 1))
+    assert rank.common(local).tolist() == base.to_true(np.ones(4, np.int64), local).tolist()
+    assert RankDetail(**clock_of(base, 0)).common(local).tolist() == local.tolist()
 
 
 def test_common_axis_is_exact_for_epoch_stamps():

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from traceview.analysis.phases import PHASES, leaf_name
+from traceview.analysis.timebase import TimeBase
 from traceview.analysis.types import Codes, Ints, Segments
 from traceview.errors import TraceviewError
 from traceview.schema import GROUPS
@@ -55,6 +56,8 @@ class RankDetail:
     drift: float = 0.0
     """a plain fraction (1 ppm = 1e-6)"""
     t_ref_ns: int = 0
+    jumps: tuple[Ints, Ints] | None = None
+    """(local times, ns added from each on) of a clock that was stepped, ``TimeBase.jumps``"""
     host_shift_ns: int = 0
     """added to host stamps of this rank (not to GPU stamps) before everything else, METHODS a.5"""
     device: int = 0
@@ -78,8 +81,11 @@ class RankDetail:
     def common(self, ns: Ints) -> Ints:
         """Stamps of this rank's GPU axis on the common axis (int64 ns, same shape)."""
         ns = np.asarray(ns, np.int64)
-        shift = np.rint(self.drift * (ns - self.t_ref_ns)).astype(np.int64) if self.drift else 0
-        out: Ints = ns + self.offset_ns + shift
+        out: Ints = ns + self.offset_ns
+        if self.drift:
+            out += np.rint(self.drift * (ns - self.t_ref_ns)).astype(np.int64)
+        if self.jumps:
+            out += np.append(0, self.jumps[1])[np.searchsorted(self.jumps[0], ns, side="right")]
         return out
 
     def common_host(self, ns: Ints) -> Ints:
@@ -92,6 +98,16 @@ class RankDetail:
         start, end = bounds[:-1], bounds[1:]
         some = end > start
         return start[some], end[some], self.segments.phase[some]
+
+
+def clock_of(base: TimeBase, rank: int) -> dict[str, Any]:
+    """The clock fields of ``RankDetail`` for a rank of the run's time base."""
+    return {
+        "offset_ns": int(base.shift[rank]),
+        "drift": float(base.drift[rank]),
+        "t_ref_ns": int(base.pivot[rank]),
+        "jumps": base.jumps.get(rank),
+    }
 
 
 @dataclass(frozen=True)
