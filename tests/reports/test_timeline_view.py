@@ -258,6 +258,21 @@ def test_what_is_not_embedded_is_striped_with_the_command(world, ready):
     assert "--focus rank=R,step=S" in page.locator(".tl-lead").inner_text()
 
 
+def test_host_lanes_and_raw_streams_on_demand(plain, ready):
+    page = ready(plain)
+    lanes = f"{VIEW}.state.rows.filter((r) => r.lane && r.rank === 0).map((r) => r.lane.label)"
+    meaning = ["compute", "allreduce", "reduce-scatter", "copies", "idle causes"]
+    assert page.evaluate(lanes) == meaning
+    page.locator("#tv-tl-host").check()
+    assert page.evaluate(lanes) == [*meaning, "thread 1", "thread 1"], "the runtime call is nested in its operator"
+    page.locator("#tv-tl-streams").check()
+    assert page.evaluate(lanes)[:3] == ["stream 7", "stream 9", "stream 20"]
+    page.locator("#tv-tl-idle").uncheck()
+    assert "idle causes" not in page.evaluate(lanes)
+    page.mouse.click(*place(page, 0, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"))
+    assert "straggler wait" in page.locator("#tv-tl-detail").inner_text()
+
+
 def test_many_ranks_are_one_row_each_and_open_on_click(tmp_path, ready):
     run, result, detail = build(tmp_path, World(ranks=20, steps=2, kernels=10))
     page = ready(page_around(timeline_section(result, run, detail)))

@@ -24,7 +24,12 @@ const bytesText = (b) => {
 
 function whenText(t) {
   const step = stepAt(t);
-  return step ? `step ${step.step} + ${timeText(t - step.t0)}` : `${timeText(t)} after the first step began`;
+  return step ? `step ${step.step} + ${timeText(t - step.t0)}` : `${timeText(t)} after the record began`;
+}
+
+function rankWords(rank) {
+  const { host } = rankInfo(rank);
+  return `${rank}${host ? ` on ${host}` : ", host not recorded"}`;
 }
 
 function absolute(t) {
@@ -36,7 +41,7 @@ function facts(rank, id) {
   const chunk = S.chunks.get(rank), meta = S.meta, ts = chunk.ts[id], du = chunk.du[id];
   const lane = chunk.lanes.find((l) => id >= l.s && id < l.s + l.n), out = [];
   const add = (k, v) => v !== null && v !== undefined && v !== "" && out.push([k, v]);
-  add("rank", `${rank} on ${rankInfo(rank).host}`);
+  add("rank", rankWords(rank));
   add("when", whenText(ts));
   add("duration", `${timeText(du)} (${fullNs(du)})`);
   add("start, ns on the common clock", absolute(ts));
@@ -153,7 +158,7 @@ function showTip(hit, x, y) {
     const shares = laneShares(row.lane, 1, 0, row.lane.n);
     line("busy in view", `${(shares.reduce((s, v) => s + v[0], 0) * 100).toFixed(1)} %`);
   } else {
-    tip.append(node("strong", `rank ${row.rank} on ${rankInfo(row.rank).host}`));
+    tip.append(node("strong", `rank ${rankWords(row.rank)}`));
     const dt = viewWidth() / plot(), t = tOf(x), { shares } = groupShares(row.rank, Math.max(0, t - dt * 2), t + dt * 2);
     if (rankInfo(row.rank).late > 0) line("costs others", `${timeText(rankInfo(row.rank).late)} a step, summed over ranks`);
     S.meta.groups.forEach((name, g) => shares[g] > 0.005 && line(name, `${(shares[g] * 100).toFixed(1)} %`));

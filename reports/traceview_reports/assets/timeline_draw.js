@@ -82,7 +82,7 @@ function paintRow(row) {
   if (!row.lane && !row.note) return paintStack(row);
   if (row.lane) {
     const lane = row.lane, i = Math.max(0, lowerBound(lane.ts, S.view[0], 0, lane.n) - 1), j = lowerBound(lane.ts, S.view[1], i, lane.n);
-    if (j - i > plot() * 0.6) paintColumns(row, lane, i, j);
+    if (j - i > plot() * 0.4) paintColumns(row, lane, i, j);
     else paintRectangles(row, lane, i, j);
     if (row.lane.depth || row.lane.key.startsWith("host.")) return;
   } else if (row.note === "loading") loadRank(row.rank).then(redraw);
@@ -217,12 +217,12 @@ function paintRectangles(row, lane, i, j) {
   for (let k = i; k < j; k++) {
     const x0 = Math.max(GUTTER, xOf(lane.ts[k])), x1 = Math.min(D.w, xOf(lane.ts[k] + lane.du[k]));
     if (x1 < GUTTER) continue;
-    const w = Math.max(x1 - x0, 0.8), id = eventId(lane, k);
+    const w = Math.max(x1 - x0, 1), id = eventId(lane, k);
     if (x0 + w < last + 0.4) continue;
     last = x0 + w;
     const miss = S.hits && (lane.key === "idle" || !S.hits.match[chunk.name[id]]);
-    g.globalAlpha = miss ? 0.22 : 1;
-    const width = Math.max(w - (w > 3 ? 1 : 0), 0.8);
+    g.globalAlpha = (miss ? 0.22 : 1) * Math.min(1, Math.max(0.3, x1 - x0)); // less than a pixel is paler, not wider
+    const width = w - (w > 3 ? 1 : 0);
     let xw = x0;
     if (lane.wait && lane.wait[k] > 0) {
       xw = Math.min(x0 + width, Math.max(x0, xOf(lane.ts[k] + lane.wait[k])));
@@ -231,7 +231,7 @@ function paintRectangles(row, lane, i, j) {
     }
     g.fillStyle = pattern[lane.cat[k]];
     if (x0 + width > xw) g.fillRect(xw, y, x0 + width - xw, h);
-    if (width > 34) paintName(lane, k, id, x0, xw, x0 + width, y, h);
+    if (width > 34 && !miss) paintName(lane, k, id, x0, xw, x0 + width, y, h);
     g.globalAlpha = 1;
     if (S.selected && S.selected.rank === row.rank && S.selected.id === id) {
       g.strokeStyle = ui.text;
@@ -244,14 +244,14 @@ function paintRectangles(row, lane, i, j) {
 // The name in the longer part of the event; on a wait it says so, on a plate that keeps it readable over the hatch.
 function paintName(lane, k, id, x0, xw, x1, y, h) {
   const g = D.ctx, inWait = xw - x0 > x1 - xw, from = inWait ? x0 : xw, to = inWait ? xw : x1;
-  const words = (inWait ? "waits · " : "") + nameOf(lane, k, id), fit = Math.floor((to - from - 8) / 6.2), cat = inWait ? lane.catWait[k] : lane.cat[k];
+  const words = (inWait ? `${waitWords(lane.chunk, id)} · ` : "") + nameOf(lane, k, id, S.meta.short), fit = Math.floor((to - from - 8) / 6.2), cat = inWait ? lane.catWait[k] : lane.cat[k];
   if (fit < 3) return;
   const shown = fit < words.length ? `${words.slice(0, fit - 1)}…` : words;
   if (inWait || cat === C.unresolved) {
     g.fillStyle = D.colors.ui.bg;
-    g.globalAlpha *= 0.82;
+    g.globalAlpha = 0.82;
     g.fillRect(from + 2, y + 1, Math.min(to - from - 4, g.measureText(shown).width + 6), h - 2);
-    g.globalAlpha = g.globalAlpha < 0.5 ? 0.22 : 1;
+    g.globalAlpha = 1;
     g.fillStyle = D.colors.ui.text;
   } else g.fillStyle = D.colors.ink[cat];
   g.textAlign = "left";
@@ -263,9 +263,14 @@ function paintName(lane, k, id, x0, xw, x1, y, h) {
   g.restore();
 }
 
-function nameOf(lane, k, id) {
+function waitWords(chunk, id) {
+  const late = peek(chunk, "late", id) - 1;
+  return late >= 0 ? `waits for rank ${late}` : "waits";
+}
+
+function nameOf(lane, k, id, names = S.meta.names) {
   if (lane.key === "idle" || lane.key === "pieces") return phaseWords(S.meta.phases[lane.chunk.kind[id]]);
-  return S.meta.names[lane.chunk.name[id]];
+  return names[lane.chunk.name[id]];
 }
 
 function paintSteps(visible) {

@@ -31,7 +31,7 @@ function paintAxis() {
     g.fillRect(Math.round(x), AXIS - 4, 1, 4);
   }
   g.textAlign = "left";
-  g.fillText(inside ? `time in step ${step.step}` : "time since the first step", 8, AXIS / 2);
+  g.fillText(inside ? `time in step ${step.step}` : "time since the record began", 8, AXIS / 2);
   paintBand();
   g.fillStyle = ui.line;
   g.fillRect(0, TOP - 1, D.w, 1);
@@ -113,8 +113,8 @@ function paintArrows(visible) {
     for (const { rank, lane } of visible) {
       if (!lane || !lane.wait || wanted.length > 40) continue;
       const i = Math.max(0, lowerBound(lane.ts, S.view[0], 0, lane.n) - 1), j = lowerBound(lane.ts, S.view[1], i, lane.n);
-      if (j - i > plot() * 0.6) continue;
-      for (let k = i; k < j && wanted.length <= 40; k++) if ((lane.wait[k] / viewWidth()) * plot() > 24) wanted.push([rank, eventId(lane, k)]);
+      if (j - i > plot() * 0.4) continue;
+      for (let k = i; k < j && wanted.length <= 40; k++) if ((lane.wait[k] / viewWidth()) * plot() > 60) wanted.push([rank, eventId(lane, k)]);
     }
   }
   const g = D.ctx;

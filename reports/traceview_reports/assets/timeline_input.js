@@ -315,7 +315,7 @@ function wireToolbar() {
   D.canvas.addEventListener("keydown", onKey);
 }
 
-// #t=start-end&rank=23&step=41&sel=start, ns since the first step began.
+// #t=start-end&rank=23&step=41&sel=start, ns since the record began.
 async function followAddress() {
   const found = new URLSearchParams(location.hash.slice(1)), t = /^(-?\d+)-(-?\d+)$/.exec(found.get("t") || "");
   const number = (key) => (/^\d+$/.test(found.get(key) || "") ? Number(found.get(key)) : null);
@@ -387,7 +387,7 @@ async function start() {
   document.addEventListener("tv:select", (e) => e.detail && !["timeline", "hash"].includes(e.detail.source) && follow(e.detail));
   addEventListener("hashchange", followAddress);
   resize();
-  root.traceview = { state: S, draw: D, setView, paint, loadAll, hitAt, xOf, laneShares, openRank };
+  root.traceview = { state: S, draw: D, setView, paint, loadAll, hitAt, xOf, laneShares, openRank, click: onClick };
   showDetail();
   await followAddress();
   paint();

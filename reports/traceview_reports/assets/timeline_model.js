@@ -1,5 +1,5 @@
 // What is shown: ranks, their lanes, rows on the canvas, the search.
-const RANK_H = 22, LANE_H = 16, MANY_RANKS = 16, HOST_DEPTH = 4;
+const RANK_H = 22, LANE_H = 16, MANY_RANKS = 16, HOST_DEPTH = 8;
 
 const S = {
   meta: null, bins: null, binSums: new Map(), chunks: new Map(), loading: new Map(),
@@ -18,10 +18,18 @@ function startModel(meta, bins) {
   meta.byHead = new Map(meta.chunks.map((h) => [h.rank, h]));
   meta.from = Math.min(0, ...meta.chunks.flatMap((h) => h.lanes.map((l) => l[4])));
   meta.to = meta.span;
+  meta.short = meta.names.map(shortName);
   S.view = [0, meta.span];
   S.show.host = meta.ranks.length <= 2;
   if (meta.ranks.length <= MANY_RANKS) meta.ranks.forEach((r) => S.open.add(r.rank));
   sortRanks("rank");
+}
+
+// A kernel's name without return type, arguments, templates and namespaces; other names as they are.
+function shortName(name) {
+  if (!/^void |[<(]/.test(name) || name.startsWith("Mem")) return name;
+  const plain = name.replace(/^void /, "").replaceAll("(anonymous namespace)::", ""), end = plain.search(/[<(]/);
+  return (end < 0 ? plain : plain.slice(0, end)).split("::").pop() || name;
 }
 
 function sortRanks(how) {
@@ -52,7 +60,7 @@ function loadRank(rank) {
 
 const loadAll = () => Promise.all(S.meta.chunks.map((h) => loadRank(h.rank)));
 
-const LANE_ORDER = ["compute", "comm.", "copies", "other", "idle", "stream.", "host."];
+const LANE_ORDER = ["compute", "comm.", "copies", "other", "stream.", "idle", "host."];
 const laneOrder = (key) => LANE_ORDER.findIndex((k) => key.startsWith(k));
 
 // Lanes that a rank shows now: by meaning, or raw streams.
@@ -60,7 +68,7 @@ function lanesOf(chunk) {
   let lanes = chunk.lanes.filter((l) => l.key !== "pieces" && !l.key.startsWith("host."));
   if (S.show.streams) lanes = chunk.streamLanes ||= streamLanes(chunk);
   if (S.show.idle) lanes = lanes.concat((chunk.idleLanes ||= idleLanes(chunk)));
-  if (S.show.host) lanes = lanes.concat(chunk.lanes.filter((l) => l.key.startsWith("host.") && l.depth < HOST_DEPTH + 8 * S.show.deep));
+  if (S.show.host) lanes = lanes.concat(chunk.lanes.filter((l) => l.key.startsWith("host.") && l.depth < HOST_DEPTH));
   return lanes.map((l, k) => [laneOrder(l.key), k, l]).sort((a, b) => a[0] - b[0] || a[1] - b[1]).map((x) => x[2]);
 }
 
@@ -109,6 +117,7 @@ function layoutRows() {
   }
   S.rows = rows;
   S.height = y;
+  if (D.canvas) D.canvas.style.height = `${Math.max(240, TOP + y + 10)}px`; // the style sheet caps it
 }
 
 function rowOfEvent(rank, id) {

@@ -118,7 +118,7 @@ def _span(detail: Detail, ranks: list[int]) -> int:
 def _ranks(result: Result, run: Run, ranks: list[int]) -> list[dict[str, Any]]:
     steps = max(1, len(result.run.steps.used))
     late = {b.rank: b.origin_blame_ns // steps for b in result.blame}
-    return [{"rank": r, "host": run.host(r), "late": late.get(r, 0)} for r in ranks]
+    return [{"rank": r, "host": run.parts[r].meta.host or "", "late": late.get(r, 0)} for r in ranks]
 
 
 def _steps(result: Result, detail: Detail, ranks: list[int]) -> list[dict[str, Any]]:
