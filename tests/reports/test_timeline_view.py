@@ -149,7 +149,7 @@ def test_search_finds_counts_and_walks_hits(plain, ready):
 def test_wheel_zooms_at_the_pointer_once_clicked_and_drag_pans(plain, ready):
     page = ready(plain)
     box = page.locator("#tv-tl-canvas").bounding_box()
-    x, y = box["x"] + 700, box["y"] + 500
+    x, y = box["x"] + 700, box["y"] + 240
     before = view(page)
     page.mouse.move(x, y)
     page.mouse.wheel(0, -300)
@@ -158,12 +158,12 @@ def test_wheel_zooms_at_the_pointer_once_clicked_and_drag_pans(plain, ready):
     box = page.locator("#tv-tl-canvas").bounding_box()
     at = (700 - 236) / (box["width"] - 236)
     under = before[0] + at * (before[1] - before[0])
-    page.mouse.move(box["x"] + 700, box["y"] + 500)
+    page.mouse.move(box["x"] + 700, box["y"] + 240)
     page.mouse.wheel(0, -300)
     after = until(page, f"{VIEW}.state.view", lambda v: v[1] - v[0] < before[1] - before[0])
     assert after[0] + at * (after[1] - after[0]) == pytest.approx(under, rel=0.01)
     page.mouse.down()
-    page.mouse.move(box["x"] + 600, box["y"] + 500, steps=3)
+    page.mouse.move(box["x"] + 600, box["y"] + 240, steps=3)
     page.mouse.up()
     assert view(page)[0] > after[0]
 
