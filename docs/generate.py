@@ -10,11 +10,14 @@ from pathlib import Path
 import click
 import msgspec
 
+import traceview as tv
 from traceview import result
 from traceview.cli.main import cli
 from traceview.schema import TABLES
+from traceview_reports import terminal
 
 HERE = Path(__file__).parent
+CAPTURE_LINES = 24
 
 
 def tables() -> str:
@@ -70,7 +73,16 @@ def results() -> str:
     return "\n".join(out)
 
 
-PAGES = {"tables.md": tables, "cli.md": commands, "result.md": results}
+def readme() -> str:
+    """The README with its terminal capture made anew."""
+    text = (HERE.parent / "README.md").read_text()
+    sample = HERE.parent / "sample_traces" / "slow_rank"
+    shown = terminal.render(tv.analyze(sample), width=100)
+    capture = "\n".join(line.rstrip() for line in shown.splitlines()[:CAPTURE_LINES])
+    return re.sub(r"(?<=```text\n).*?(?=```\n<!-- end of capture)", lambda _: capture + "\n", text, flags=re.DOTALL)
+
+
+PAGES = {"tables.md": tables, "cli.md": commands, "result.md": results, "../README.md": readme}
 
 
 def main(argv: list[str]) -> int:

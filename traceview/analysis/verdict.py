@@ -79,7 +79,7 @@ def _slow(result: Result, found: list[Finding], coverage: str) -> Verdict:
         status="slow",
         slow=_slow_line(result),
         coverage=coverage,
-        cause=f"{first.title}  ({first.confidence}; {first.evidence[0]})",
+        cause=f"{first.title}: {first.evidence[0]}",
         cost=f"{units.time(saving)} a step = {gpu_hours:,.3g} GPU-h a day on {ranks} GPUs; "
         f"at best {units.time(step - saving)} a step when fixed",
         do=first.advice,

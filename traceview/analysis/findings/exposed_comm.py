@@ -21,7 +21,7 @@ def find(result: Result, config: Config) -> list[Finding]:
     evidence += [_line(result, row) for row in top if row.exposed_ns]
     if overlap and overlap.value is not None:
         evidence.append(f"{units.share(overlap.value)} of the transfer time is hidden by compute")
-    what = f"{top[0].kind} of {top[0].group}" if top and top[0].exposed_ns else "host communication"
+    what = _name(top[0]) if top and top[0].exposed_ns else "host communication"
     return [
         Finding(
             id="exposed-communication",
@@ -38,10 +38,14 @@ def find(result: Result, config: Config) -> list[Finding]:
     ]
 
 
+def _name(row: CollectiveRow) -> str:
+    return f"{row.kind} of group {row.group}" if row.group else f"{row.kind} (group not told)"
+
+
 def _line(result: Result, row: CollectiveRow) -> str:
     each = row.exposed_ns // max(1, len(result.window_rows))
     rate = f", busbw {row.busbw:.3g} GB/s" if row.busbw is not None else ""
-    return f"{row.kind} {row.group} {row.size_class}: {units.time(each)} a step exposed{rate}"
+    return f"{_name(row)}, {row.size_class}: {units.time(each)} a step exposed{rate}"
 
 
 def _advice(top: list[CollectiveRow]) -> str:
