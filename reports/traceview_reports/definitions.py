@@ -57,9 +57,8 @@ GROUPS = {
 
 METRICS = {
     "step_time": "Median over steps of T_k, where T_k = median over ranks of the step's window.",
-    "step_p50": "Median of T_k over the used steps, T_k = median over ranks of the step's window.",
-    "step_p95": "95th percentile of T_k over the used steps.",
-    "step_max": "Largest T_k of the used steps.",
+    "step_time_p95": "95th percentile of T_k over the used steps (the lower of the two nearest).",
+    "step_time_max": "Largest T_k of the used steps.",
     "goodput": "Goodput of the captured steps = (compute + opaque - excess) / rank time; excess = compute time "
     "above "
     "what the same kernel takes on its peers or in the baseline. A slower GPU never raises it.",

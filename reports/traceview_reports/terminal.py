@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from io import StringIO
 
 from rich.console import Console
@@ -30,9 +31,12 @@ _STATUS = {"slow": "bold red", "healthy": "bold green", "cannot_tell": "bold yel
 _SHORT, _LONG = 8, 40  # rows of a table, normally and with verbose
 
 
-def render(result: Result, *, width: int = 100, color: bool = False, verbose: bool = False) -> str:
-    """The report as lines of at most ``width`` columns, with ANSI colours if ``color``; ``verbose`` shows more."""
-    width = max(width, 40)
+def render(result: Result, *, width: int | None = None, color: bool = False, verbose: bool = False) -> str:
+    """The report as lines of at most ``width`` columns, with ANSI colours if ``color``; ``verbose`` shows more.
+
+    Without ``width`` that of the terminal is taken (100 where there is none), up to 160.
+    """
+    width = max(width or min(shutil.get_terminal_size((100, 24)).columns, 160), 40)
     out = Console(
         file=StringIO(),
         width=width,

@@ -95,9 +95,9 @@ def tiles(result: Result) -> list[Tile]:
 
 def _tile(label: str, value: Metric | None, define: str) -> Tile:
     if value is None or value.value is None:
-        return Tile(label, "-", clean(value.basis, 80) if value else "not measured", define)
+        return Tile(label, "-", clean(value.basis, 140) if value else "not measured", define)
     mark = {"upper_bound": "≤ ", "lower_bound": "≥ ", "estimated": "≈ "}.get(value.quality, "")
-    return Tile(label, mark + metric(define, value.value, value.unit), clean(value.basis, 80), define)
+    return Tile(label, mark + metric(define, value.value, value.unit), clean(value.basis, 140), define)
 
 
 def _busbw(result: Result) -> Tile:
@@ -115,12 +115,16 @@ def _busbw(result: Result) -> Tile:
 
 
 def _steps(result: Result) -> Tile:
-    """p50 by the metric; p95 and max are picked from the sorted steps (nearest rank)."""
+    """Median, 95th percentile and maximum, as the metrics have them; else picked from the sorted steps."""
     walls = sorted(s.wall_ns for s in result.step_rows)
     if not walls:
         return Tile("step time", "-", "no steps", "step_time")
-    found = result.metrics.get("step_time")
-    p50 = found.value if found and found.value is not None else walls[(len(walls) - 1) // 2]
-    p95 = walls[min(len(walls) - 1, -(-95 * len(walls) // 100) - 1)]
-    note = f"p95 {units.time(p95)} · max {units.time(walls[-1])} · {len(walls):,} steps"
+
+    def pick(name: str, place: int) -> float:
+        found = result.metrics.get(name)
+        return found.value if found and found.value is not None else walls[max(place, 0)]
+
+    p50 = pick("step_time", (len(walls) - 1) // 2)
+    p95, longest = pick("step_time_p95", -(-95 * len(walls) // 100) - 1), pick("step_time_max", len(walls) - 1)
+    note = f"p95 {units.time(p95)} · max {units.time(longest)} · {len(walls):,} steps"
     return Tile("step time, median", units.time(p50), note, "step_time")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,43 +14,20 @@ from markupsafe import Markup
 
 from traceview import units
 from traceview.errors import TraceviewError
-from traceview.result import Finding, Result
-from traceview_reports import definitions, verdict
+from traceview.result import Result
 from traceview_reports.html import embed, sections
+from traceview_reports.html.blocks import Section
 from traceview_reports.html.charts import Drawn, draw
+from traceview_reports.html.first import first_screen
 from traceview_reports.html.palette import asset, colours, stylesheet
 from traceview_reports.html.timeline import timeline_section
 from traceview_reports.html.timeline_data import Budget, Detail, TimelineSection
 from traceview_reports.names import clean
-from traceview_reports.tables import parts
 
 if TYPE_CHECKING:
     from traceview.run import Run
 
-# Group -> the section that explains it.
-_SECTION_OF = {
-    "compute": "kernels",
-    "exposed communication": "communication",
-    "straggler wait": "stragglers",
-    "pipeline wait": "communication",
-    "PCIe staging": "copies",
-    "other GPU": "kernels",
-    "idle": "idle",
-    "uncovered": "quality",
-}
-
-
-@dataclass(frozen=True)
-class Card:
-    """A finding, laid out."""
-
-    saving: str
-    title: str
-    evidence: list[str]
-    advice: str
-    meta: str
-    href: str
-    link: str
+_TIMELINE = Section("timeline", "Timeline", nav="Timeline")
 
 
 def render(
@@ -62,18 +39,25 @@ def render(
     charts: bool = True,
     max_bytes: int = 20_000_000,
 ) -> str:
-    """The HTML report as text. ``run`` and ``detail`` add the timeline, within ``budget``.
+    """The HTML report as text, at most ``max_bytes`` of UTF-8.
 
-    Without ``charts`` no drawing library is imported. TraceviewError if the page is larger than ``max_bytes``.
+    The timeline needs the ``run`` and the ``detail`` that the pipeline made of it; it gives way until the page fits.
+    Without ``charts`` no drawing library is imported. TraceviewError if the page does not fit even so.
     """
-    section = timeline_section(result, run, detail, budget) if run is not None and detail is not None else None
-    text = _page(result, charts, section)
-    if len(text.encode()) > max_bytes:
-        raise TraceviewError(
-            f"the report takes {units.size(len(text.encode()))}, more than {units.size(max_bytes)}: "
-            "leave out the charts or raise the limit"
-        )
-    return text
+    drawn = draw(result) if charts else []
+    budget = budget or Budget()
+    while True:
+        timeline = timeline_section(result, run, detail, budget) if run is not None and detail is not None else None
+        text = _page(result, detail, drawn, timeline)
+        size = len(text.encode())
+        if size <= max_bytes:
+            return text
+        room = len(timeline.data) - (size - max_bytes) if timeline else 0
+        if room <= 0 or budget.bytes == 0:
+            raise TraceviewError(
+                f"the report takes {units.size(size)}, more than {units.size(max_bytes)}: leave out the charts"
+            )
+        budget = replace(budget, bytes=room if room < 0.9 * budget.bytes else budget.bytes // 2)
 
 
 def write(path: Path, result: Result, run: Run | None = None, **options: Any) -> None:
@@ -111,36 +95,32 @@ def _environment() -> Environment:
     return env
 
 
-def _page(result: Result, charts: bool, timeline: TimelineSection | None) -> str:
+def _page(result: Result, detail: Detail | None, drawn: list[Drawn], timeline: TimelineSection | None) -> str:
     env = _environment()
-    drawn = draw(result) if charts else []
     before = sections.before_timeline(result, env, {d.chart.id: d.chart for d in drawn})
     after = sections.after_timeline(result, env)
-    head, scripts, data = asset("theme.js"), [asset("page.js")], Markup()
-    allowed = [head, *scripts]
+    head, scripts, data = asset("theme.js"), [asset("page.js")], [_chart_data(drawn)] if drawn else []
+    allowed = [embed.bokeh_js()] if drawn else []
     if drawn:
         scripts.append(asset("charts.js"))
-        allowed += [scripts[-1], embed.bokeh_js()]
-        data = _chart_data(drawn)
     if timeline:
         scripts += timeline.scripts
-        allowed += timeline.scripts
-        data += Markup(timeline.data)
+        data.append(Markup(timeline.data))
     return env.get_template("page.html.j2").render(
-        csp=embed.policy(allowed),
+        csp=embed.policy([head, *scripts, *allowed]),
         title=f"traceview: {clean(result.verdict.headline, 120)}",
         styles=Markup(stylesheet() + (timeline.styles if timeline else "")),
         head_script=Markup(head),
         scripts=[Markup(s) for s in scripts],
-        data=data,
-        nav=[s for s in (*before, *after) if s.nav],
+        data=Markup("\n").join(data),
+        nav=[s for s in (*before, _TIMELINE, *after) if s.nav],
         before=before,
         after=after,
-        timeline=Markup(timeline.html if timeline else ""),
+        timeline=Markup(timeline.html) if timeline else Markup(),
         no_timeline="This page was made without the traces. Run traceview analyze on them to embed the timeline.",
         version=result.tool_version,
         schema=result.schema,
-        **_first_screen(result),
+        **first_screen(result, detail),
     )
 
 
@@ -149,75 +129,3 @@ def _chart_data(drawn: list[Drawn]) -> Markup:
     names = {value: name for name, value in colours().items()}
     items = [embed.data_element(f"chart-{d.chart.id}", {"item": d.item, "ramp": d.ramp}) for d in drawn]
     return Markup("\n").join([*items, embed.data_element("chart-colours", names), embed.bokeh_element()])
-
-
-def _first_screen(result: Result) -> dict[str, Any]:
-    v, run = result.verdict, result.run
-    cards = verdict.first(result)
-    others = [f for f in verdict.ordered(result) if not any(f is c for c in cards)]
-    lines = verdict.lines(result)
-    headline = clean(v.headline, 300)
-    if lines and lines[0].text.startswith(headline):
-        rest = lines[0].text.removeprefix(headline).strip()
-        lines = [replace(lines[0], text=rest), *lines[1:]] if rest else lines[1:]
-    return {
-        "status": v.status if v.status in verdict.STATUS else "cannot_tell",
-        "status_word": verdict.STATUS.get(v.status, clean(v.status, 20)),
-        "headline": headline,
-        "lines": lines,
-        "ticket": "\n".join(clean(line, 300) for line in v.ticket[:8000].split("\n")) if v.ticket else "",
-        "bar": [_segment(p) for p in parts(result)],
-        "hundred": verdict.hundred_percent(result),
-        "tiles": [
-            {"label": t.label, "value": t.value, "note": t.note, "define": t.define, "hint": definitions.of(t.define)}
-            for t in verdict.tiles(result)
-        ],
-        "cards": [_card(f) for f in cards],
-        "others": [_card(f) for f in others],
-        "cards_hidden": len(others) if len(cards) == 1 else 0,
-        "no_cards": "Nothing to fix was found."
-        if v.status == "healthy"
-        else "No finding saves enough of a step to be worth a card.",
-        "run_line": " · ".join(
-            filter(
-                None,
-                (
-                    clean(run.name, 80),
-                    f"{len(run.ranks):,} of {run.world_size:,} ranks"
-                    if run.world_size
-                    else f"{len(run.ranks):,} ranks",
-                    f"{len(run.hosts):,} host{'s' * (len(run.hosts) != 1)}",
-                    ", ".join(clean(d, 40) for d in run.device_names[:2]),
-                ),
-            )
-        ),
-    }
-
-
-def _segment(part: Any) -> dict[str, Any]:
-    return {
-        "group": part.group,
-        "key": part.key,
-        "ns": part.ns,
-        "percent": part.percent,
-        "time": units.time(part.ns),
-        "section": _SECTION_OF[part.group],
-        "hint": definitions.of(f"group.{part.group}"),
-    }
-
-
-def _card(finding: Finding) -> Card:
-    where = finding.where
-    selects = "&".join(f"{k}={v}" for k, v in (("rank", where.rank), ("step", where.step)) if v is not None)
-    section = finding.section if re.fullmatch(r"[a-z-]+", finding.section) else ""
-    owner = f" · owner: {clean(finding.owner, 60)}" if finding.owner else ""
-    named = " ".join(f"{k} {v}" for k, v in (("rank", where.rank), ("step", where.step)) if v is not None)
-    return Card(
-        verdict.saving(finding),
-        clean(finding.title),
-        [clean(e, 300) for e in finding.evidence[:6]],
-        clean(finding.advice, 500),
-        f"{clean(finding.confidence, 30)} · by {clean(finding.basis, 80)}{owner}",
-        f"#{selects}" if selects else f"#{section}" if section else "",
-        f"show {named}" if selects else f"see {section}",
-    )
