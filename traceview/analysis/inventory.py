@@ -8,8 +8,9 @@ import msgspec
 import numpy as np
 
 from traceview import units
+from traceview.analysis import topology
 from traceview.run import Run, SourceMeta
-from traceview.schema import COLL_FACTS, COLLECTIVES, COUNTERS, GPU_OPS, HOST_RANGES, STEP_MARKS, codes
+from traceview.schema import COLL_FACTS, COLLECTIVES, COUNTERS, GPU_OPS, HOST_RANGES, LOG_TABLES, STEP_MARKS, codes
 
 
 class RankContent(msgspec.Struct):
@@ -78,6 +79,7 @@ def take(run: Run) -> Inventory:
         unread=run.unread,
         problems=run.problems,
         lacks=[lack for test, lack in LACKS if ranks and test(run, ranks)],
+        story=topology.story({t.name: run.log_tables(t) for t in LOG_TABLES}) if run.logs else [],
     )
 
 

@@ -20,6 +20,7 @@ from traceview.cli.progress import progress_of
 @click.option("--tables", metavar="DIR", help="Write every table as Parquet into this (new) folder.")
 @click.option("--step-range", metavar="REGEX", help="Host ranges that match are the steps.")
 @click.option("--topology", type=click.Path(exists=True, dir_okay=False), help="CSV: host,domain,rack,pod,site,rail.")
+@click.option("--peaks", type=click.Path(exists=True, dir_okay=False), help="JSON: peak bandwidths of your machines.")
 @click.option("--focus", metavar="rank=R,step=S", help="Embed the events of this rank and step in the report.")
 @click.option("--no-charts", is_flag=True, help="Leave the analytic charts out of the report (smaller, faster).")
 @click.option("--force", is_flag=True, help="Overwrite outputs that exist.")
@@ -36,7 +37,7 @@ def analyze(paths: tuple[str, ...], **given: Any) -> int:
         study = pipeline.study(
             paths,
             options.read_options(**given),
-            pipeline.StudyOptions(step_range=given["step_range"], topology=given["topology"]),
+            pipeline.StudyOptions(**{name: given[name] for name in ("step_range", "topology", "peaks")}),
             cache=not given["no_cache"],
             workers=given["workers"],
             progress=progress,

@@ -11,10 +11,11 @@ from traceview.analysis import bandwidth, kernels, rollup
 from traceview.analysis.blame import Ledger
 from traceview.analysis.findings import find_all
 from traceview.analysis.verdict import judge
+from traceview.config import Config
 from traceview.pipeline import rows
 from traceview.pipeline.across import Across
 from traceview.pipeline.flow import Frame, Lanes, StudyOptions
-from traceview.pipeline.wiring import fabric
+from traceview.pipeline.wiring import wire
 from traceview.result import (
     BlameRow,
     CollectiveRow,
@@ -43,17 +44,18 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Ledger
     metas = {r: run.parts[r].meta for r in run.ranks}
     hosts = {r: run.host(r) for r in run.ranks}
     used = [(lane, base.windows.used[lane.window]) for lane in lanes.lanes]
+    fabric, notes = wire(run, base.collectives, how)
     result = Result(
         verdict=Verdict("", ""),
         run=_run_info(run, base, metas),
         budget=budget,
         window_rows=lanes.windows,
         metrics=_metrics(lanes, steps, budget.wall_ns, budget.leaves_ns, estimated=base.marks.estimated),
-        collective_rows=_collectives(run, base, across, lanes, how),
+        collective_rows=_collectives(base, across, lanes, fabric, config),
         straggler_rows=[],
         clock=across.alignment.clock,
         findings=[],
-        quality=_quality(run, base, across, lanes),
+        quality=_quality(run, base, across, lanes, notes),
         step_rows=steps,
         rank_rows=rollup.ranks(
             lanes.windows,
@@ -150,7 +152,9 @@ def _goodput(lanes: Lanes, compute: int, opaque: int, wall: int) -> Metric:
     return metric
 
 
-def _collectives(run: Run, base: Frame, across: Across, lanes: Lanes, how: StudyOptions) -> list[CollectiveRow]:
+def _collectives(
+    base: Frame, across: Across, lanes: Lanes, fabric: bandwidth.Fabric, config: Config
+) -> list[CollectiveRow]:
     table = base.collectives
     start, end = table["start"].to_numpy(), table["end"].to_numpy()
     wait_end = across.waits.phases.wait_end
@@ -161,7 +165,7 @@ def _collectives(run: Run, base: Frame, across: Across, lanes: Lanes, how: Study
         transfer_row=np.where(keep, end - wait_end, 0),
         exposed_row=lanes.exposed_of_row,
     )
-    return bandwidth.collective_rows(table, across.matches, timing, fabric(run, how.topology), how.config)
+    return bandwidth.collective_rows(table, across.matches, timing, fabric, config)
 
 
 def _blame(found: Ledger, hosts: dict[int, str]) -> list[BlameRow]:
@@ -182,9 +186,9 @@ def _blame(found: Ledger, hosts: dict[int, str]) -> list[BlameRow]:
     return sorted(out, key=lambda b: (-b.origin_blame_ns, b.rank))
 
 
-def _quality(run: Run, base: Frame, across: Across, lanes: Lanes) -> QualityInfo:
+def _quality(run: Run, base: Frame, across: Across, lanes: Lanes, notes: list[str]) -> QualityInfo:
     metas = [run.parts[r].meta.source for r in run.ranks] + [p.meta.source for p in run.logs]
-    warnings = list(run.problems)
+    warnings = [*run.problems, *notes]
     warnings += [f"{m.path}: not read: {'; '.join(m.warnings)}" for m in run.unread]
     warnings += [f"{m.path}: {w}" for m in metas for w in m.warnings]
     warnings += [*base.marks.notes, *across.matches.notes, *across.alignment.notes, *across.alignment.mismatches]

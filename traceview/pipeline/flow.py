@@ -28,6 +28,8 @@ class StudyOptions:
     """regular expression of host ranges that are the steps"""
     topology: str | None = None
     """CSV file: host, domain, rack, pod, site, rail"""
+    peaks: str | None = None
+    """JSON file of peak bandwidths that goes before the built-in one"""
     config: Config = DEFAULT
 
 

@@ -18,7 +18,7 @@ from traceview.pipeline.detail import detail_of
 from traceview.pipeline.flow import StudyOptions
 from traceview.result import Result
 from traceview.run import Run
-from traceview.schema import PART_TABLES
+from traceview.schema import LOG_TABLES, PART_TABLES
 from traceview_reports.html.timeline_data import Detail
 
 
@@ -48,7 +48,11 @@ def write_tables(study: Study, folder: Path, *, force: bool = False) -> None:
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.absolute().parent))
     try:
         for declared in PART_TABLES:
-            _write_parts(study.run, declared, temporary / f"{declared.name}.parquet")
+            if declared not in LOG_TABLES:
+                _write_parts(study.run, declared, temporary / f"{declared.name}.parquet")
+            elif study.run.logs:
+                logged = study.run.log_tables(declared)
+                pq.write_table(logged, temporary / f"{declared.name}.parquet", compression="zstd")
         for name in ("windows", "steps", "stragglers"):
             pq.write_table(getattr(study.result, name)(), temporary / f"{name}.parquet", compression="zstd")
         pq.write_table(study.result.collectives(), temporary / "collective_classes.parquet", compression="zstd")

@@ -10,6 +10,7 @@ from traceview.analysis.findings import (
     capture,
     exposed_comm,
     host,
+    host_staged,
     imbalance,
     input_pipeline,
     opaque,
@@ -28,6 +29,7 @@ Rule = Callable[[Result, Config], list[Finding]]
 RULES: tuple[Rule, ...] = (
     straggler.find,
     imbalance.find,
+    host_staged.find,
     exposed_comm.find,
     bandwidth.find,
     input_pipeline.find,

@@ -12,7 +12,9 @@ def find(result: Result, config: Config) -> list[Finding]:
     """One finding per degraded or suspect class whose gap to its bound matters."""
     out = []
     for row in result.collective_rows:
-        if row.verdict not in ("degraded", "suspect") or not row.efficiency or not result.window_rows:
+        if row.host_staged or row.verdict not in ("degraded", "suspect"):
+            continue  # a staged path has a finding of its own
+        if not row.efficiency or not result.window_rows:
             continue
         saving = int(row.exposed_ns * (1 - min(1.0, row.efficiency))) // len(result.window_rows)
         if matters(result, saving, config.finding_min_share):
@@ -32,7 +34,15 @@ def _finding(row: CollectiveRow, saving: int) -> Finding:
             *(f"{k}: {v}" for k, v in row.facts.items()),
             f"exposed {units.time(row.exposed_ns)} in all ranks and steps",
         ],
-        advice="Compare with the peers of the same class; check the transport in the NCCL log (NCCL_DEBUG=INFO).",
+        advice=_advice(row),
         owner="network",
         section="communication",
     )
+
+
+def _advice(row: CollectiveRow) -> str:
+    if row.facts.get("gpudirect") == "yes":
+        return "GPUDirect is on and the rate is low: check ACS, IOMMU (iommu=pt), PCIe width, and the fabric itself."
+    if row.transport:
+        return "Compare with the peers of the same class and with nccl-tests on these hosts."
+    return "Compare with the peers of the same class; check the transport in the NCCL log (NCCL_DEBUG=INFO)."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from traceview import units
+from traceview.analysis.findings import host_staged
 from traceview.analysis.findings.common import matters, of_step, per_step, step_ns, worst
 from traceview.config import Config
 from traceview.result import CollectiveRow, Finding, Result
@@ -12,12 +13,16 @@ LEAVES = ("comm_transfer", "comm_host")
 
 def find(result: Result, config: Config) -> list[Finding]:
     """One finding when exposed transfer matters; its largest classes are the evidence."""
-    saving = per_step(result, *LEAVES)
+    exposed = per_step(result, *LEAVES)
+    by_wire = host_staged.saving(result)
+    saving = max(0, exposed - by_wire)
     if not matters(result, saving, config.finding_min_share):
         return []
     top = sorted(result.collective_rows, key=lambda c: -c.exposed_ns)[:3]
     overlap = result.metrics.get("overlap_transfer")
-    evidence = [f"exposed {units.time(saving)} of {units.time(step_ns(result))} a step"]
+    evidence = [f"exposed {units.time(exposed)} of {units.time(step_ns(result))} a step"]
+    if by_wire:
+        evidence.append(f"{units.time(by_wire)} of it is the price of host memory on the way, a finding of its own")
     evidence += [_line(result, row) for row in top if row.exposed_ns]
     if overlap and overlap.value is not None:
         evidence.append(f"{units.share(overlap.value)} of the transfer time is hidden by compute")
@@ -25,9 +30,9 @@ def find(result: Result, config: Config) -> list[Finding]:
     return [
         Finding(
             id="exposed-communication",
-            title=f"{of_step(result, saving)} of the step is exposed communication, most of it {what}",
+            title=f"{of_step(result, exposed)} of the step is exposed communication, most of it {what}",
             saving_ns_per_step=saving,
-            basis="exposed transfer per step; all of it could be hidden at best",
+            basis="exposed transfer per step, less what host staging costs; all of it could be hidden at best",
             confidence="likely",
             evidence=evidence,
             advice=_advice(top),
