@@ -8,6 +8,7 @@ import json
 import re
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -187,8 +188,14 @@ def test_host_collectives_are_lanes_with_their_waiting(tmp_path):
     part = run.parts[0]
     colls = part.table(COLLECTIVES)
     table = colls.set_column(0, colls.schema.field(0), pa.nulls(len(colls), pa.int64()))
-    run.parts[0] = write_part(tmp_path / "gloo", part.meta, {"gpu_ops": part.table(GPU_OPS), "collectives": table})
-    _, _, columns, found = events(timeline_section(result, run, detail), 0)
+    run.parts[0] = write_part(
+        tmp_path / "gloo",
+        msgspec.structs.replace(part.meta, rows={}),
+        {"gpu_ops": part.table(GPU_OPS), "collectives": table},
+    )
+    section = timeline_section(result, run, detail)
+    assert section.embedded == section.candidates, "host collectives count once on both sides"
+    _, _, columns, found = events(section, 0)
     keys = {x[0] for x in found}
     assert "comm.allreduce (host)" in keys and "comm.unknown" in keys
     i = next(i for i, x in enumerate(found) if x[0] == "comm.allreduce (host)")

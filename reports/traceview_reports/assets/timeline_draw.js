@@ -221,7 +221,7 @@ function paintRectangles(row, lane, i, j) {
     if (x0 + w < last + 0.4) continue;
     last = x0 + w;
     const miss = S.hits && (lane.key === "idle" || !S.hits.match[chunk.name[id]]);
-    g.globalAlpha = (miss ? 0.22 : 1) * Math.min(1, Math.max(0.3, x1 - x0)); // less than a pixel is paler, not wider
+    g.globalAlpha = (miss ? 0.22 : 1) * Math.min(1, Math.max(0.45, x1 - x0)); // less than a pixel is paler, not wider
     const width = w - (w > 3 ? 1 : 0);
     let xw = x0;
     if (lane.wait && lane.wait[k] > 0) {

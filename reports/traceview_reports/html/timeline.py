@@ -14,7 +14,7 @@ from traceview.analysis.phases import PHASES
 from traceview.analysis.types import Bools
 from traceview.result import Result
 from traceview.run import Run
-from traceview.schema import COLL_KINDS, GPU_CLASSES, GPU_OPS, HOST_KINDS, HOST_RANGES
+from traceview.schema import COLL_KINDS, COLLECTIVES, GPU_CLASSES, GPU_OPS, HOST_KINDS, HOST_RANGES
 from traceview_reports.html.timeline_bins import all_bins
 from traceview_reports.html.timeline_chunk import Chunk, Shared, build_chunk
 from traceview_reports.html.timeline_data import (
@@ -100,8 +100,10 @@ def _script() -> str:
 
 
 def _rows(run: Run, rank: int) -> int:
+    """Records that could be drawn: GPU records, host ranges, and collectives that are neither."""
     rows = run.parts[rank].meta.rows
-    return rows.get(GPU_OPS.name, 0) + rows.get(HOST_RANGES.name, 0)
+    on_host = run.parts[rank].table(COLLECTIVES)["op"].null_count
+    return int(rows.get(GPU_OPS.name, 0) + rows.get(HOST_RANGES.name, 0) + on_host)
 
 
 def _span(detail: Detail, ranks: list[int]) -> int:

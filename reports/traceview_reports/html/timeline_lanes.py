@@ -275,9 +275,10 @@ def lanes_of(events: Events, comm: CommFacts, chosen: Bools) -> list[Lane]:
     if len(comm.kind):
         kind = np.where(events.comm >= 0, comm.kind[events.comm], kind)
     for k, name in enumerate(COLL_KINDS):
-        for host, label in ((False, name), (True, f"{name} (host)")):
+        words = "other communication" if k == unknown else name.replace("_", "-")
+        for host, suffix in ((False, ""), (True, " (host)")):
             rows = np.flatnonzero(chosen & (kind == k) & (events.host == host))
-            out += _levels(f"comm.{label}", label.replace("_", "-"), rows, events)
+            out += _levels(f"comm.{name}{suffix}", words + suffix, rows, events)
     for key, label, classes in _GPU_LANES:
         wanted = np.isin(events.kind, [GPU_CLASSES.index(c) for c in classes])
         out += _levels(key, label, np.flatnonzero(chosen & wanted & ~events.host & ~is_comm), events)
