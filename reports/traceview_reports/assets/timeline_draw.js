@@ -1,5 +1,6 @@
 // Painting. Many events a pixel: exact shares of every column, written as pixels. Few: rectangles with names.
-const GUTTER = 236, AXIS = 24, BAND = 18, TOP = AXIS + BAND;
+let GUTTER = 236;
+const AXIS = 24, BAND = 18, TOP = AXIS + BAND;
 const VARS = ["compute", "comm", "straggler", "pipeline", "staging", "other", "idle", "uncovered"];
 const D = { canvas: null, ctx: null, map: null, mapCtx: null, w: 0, h: 0, dpr: 1, colors: null, image: null, wanted: false, ms: 0 };
 

@@ -31,7 +31,7 @@ function paintAxis() {
     g.fillRect(Math.round(x), AXIS - 4, 1, 4);
   }
   g.textAlign = "left";
-  g.fillText(inside ? `time in step ${step.step}` : "time since the record began", 8, AXIS / 2);
+  clipText(inside ? `time in step ${step.step}` : "time since the record began", 8, AXIS / 2, GUTTER - 12, ui.dim);
   paintBand();
   g.fillStyle = ui.line;
   g.fillRect(0, TOP - 1, D.w, 1);
@@ -81,7 +81,7 @@ function paintGutter(visible) {
       g.font = "600 11px system-ui, sans-serif";
       clipText(`rank ${row.rank}`, 22, y, 70, ui.text);
       g.font = "11px system-ui, sans-serif";
-      const late = info.late > 0 ? `costs ${timeText(info.late)}` : "", space = g.measureText(late).width;
+      const late = info.late > 0 && GUTTER > 200 ? `costs ${timeText(info.late)}` : "", space = g.measureText(late).width;
       clipText(info.host, 82, y, GUTTER - 92 - (late ? space + 8 : 0), ui.dim);
       if (late) {
         g.fillStyle = D.colors.fill[C.straggler];
@@ -95,6 +95,7 @@ function paintGutter(visible) {
 }
 
 function clipText(words, x, y, width, color) {
+  if (width < 8) return;
   const g = D.ctx;
   g.fillStyle = color;
   let shown = words;
@@ -153,12 +154,14 @@ function paintMeasure() {
   if (!S.measure) return;
   const [a, b] = [...S.measure].sort((p, q) => p - q), g = D.ctx, x = Math.max(GUTTER, xOf(a)), end = Math.min(D.w, xOf(b));
   if (end < GUTTER || x > D.w) return;
-  g.fillStyle = D.colors.ui.focus;
-  g.globalAlpha = 0.14;
-  g.fillRect(x, TOP, end - x, D.h);
+  g.fillStyle = D.colors.ui.bg;
+  g.globalAlpha = 0.55;
+  g.fillRect(GUTTER, TOP, x - GUTTER, D.h);
+  g.fillRect(end, TOP, D.w - end, D.h);
   g.globalAlpha = 1;
-  g.fillRect(x, TOP, 1, D.h);
-  g.fillRect(end - 1, TOP, 1, D.h);
+  g.fillStyle = D.colors.ui.text;
+  g.fillRect(x - 1, TOP, 2, D.h);
+  g.fillRect(end - 1, TOP, 2, D.h);
   const words = timeText(b - a), w = g.measureText(words).width + 10, at = Math.min(Math.max(GUTTER, (x + end - w) / 2), D.w - w);
   g.fillRect(at, TOP + 2, w, 16);
   g.fillStyle = D.colors.ui.bg;
@@ -219,7 +222,7 @@ function makeMapImage(w, h) {
   g.fillStyle = D.colors.ui.dim;
   g.font = "11px system-ui, sans-serif";
   g.textBaseline = "middle";
-  g.fillText(ranks > 1 ? `all ${ranks} ranks, mean` : "whole run", 8, h / 2);
+  g.fillText(ranks > 1 ? (GUTTER > 200 ? `all ${ranks} ranks, mean` : "mean") : "whole run", 8, h / 2);
 }
 
 function meanBins(ranks, B) {

@@ -354,6 +354,7 @@ function resize() {
   }
   D.w = D.canvas.clientWidth;
   D.h = D.canvas.clientHeight;
+  GUTTER = D.w < 720 ? 104 : 236;
   D.mapImage = null;
   redraw();
 }
