@@ -73,7 +73,7 @@ def _gpu_ops(sim: Sim, cap: Capture, gpu: list[Gpu]) -> Any:
 
 
 def _host_ranges(cap: Capture) -> Any:
-    order = sorted(cap.host, key=lambda h: (h.row.thread, h.start, -h.end))
+    order = sorted((h for h in cap.host if h.row.kind != "python"), key=lambda h: (h.row.thread, h.start, -h.end))
     return _build(
         HOST_RANGES,
         [

@@ -326,6 +326,6 @@ def _cause(rows: list[Host], refill: list[tuple[int, int]], at: int) -> str:
             return leaf
     if any(lo <= at < hi for lo, hi in refill):
         return "idle_sync"
-    if kinds & {"op", "runtime", "python"}:
+    if kinds & {"op", "runtime"}:  # Python calls are not read by default
         return "idle_host"
     return "idle_unknown"
