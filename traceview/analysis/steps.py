@@ -61,10 +61,21 @@ def _first_source(inputs: StepInputs, sources: tuple[str, ...], config: Config) 
         if source == "period":
             found = from_period(inputs.gpu_ops, inputs.collectives, inputs.cover, config)
         else:
-            found = from_table(inputs.step_marks, source, inputs.cover, config)
+            cover = _work(inputs) if source == "range" else inputs.cover
+            found = from_table(inputs.step_marks, source, cover, config)
         if found is not None:
             return found
     return None
+
+
+def _work(inputs: StepInputs) -> dict[int, tuple[int, int]]:
+    """rank -> span of its launches: a report that begins with the process records minutes before any step."""
+    out = {}
+    for rank, cover in inputs.cover.items():
+        launch = ints(inputs.gpu_ops(rank), "launch_start")
+        launch = launch[launch != NONE]
+        out[rank] = (int(launch.min()), int(launch.max())) if len(launch) else cover
+    return out
 
 
 def _one_window(inputs: StepInputs) -> Marks:
