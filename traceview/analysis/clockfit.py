@@ -75,6 +75,17 @@ def residuals(p: Problem, x: Floats) -> Floats:
     return median_of(p.instance, value)[p.instance] - value
 
 
+def deviations(p: Problem, x: Floats) -> Floats:
+    """Mean of the other nodes of the instance - (y + theta + rho s): what one observation tells of the offset.
+
+    Unlike a residual it does not contain the observation itself: of two nodes one is always the lower median.
+    """
+    value = p.y + p.model(x)
+    others = np.bincount(p.instance)[p.instance] - 1
+    out: Floats = (np.bincount(p.instance, value)[p.instance] - value) / np.maximum(others, 1) - value
+    return out
+
+
 def median_of(group: Ints, value: Floats) -> Floats:
     """Lower median of ``value`` per group (dense numbers)."""
     order = np.lexsort((value, group))

@@ -75,10 +75,11 @@ def _fit_component(fit: Fit, joint: Sample, fit_drift: bool | None, config: Conf
         fit.drift[units] = x[len(units) :] / span
         if attempt == 2 or not _jumps(fit, joint, (units, node), residual, extra, config):
             break
+    deviation = clockfit.deviations(p, x)
     for i, u in enumerate(units.tolist()):
         own = node == i
         fit.used[u] = own.sum()
-        scale = clockfit.spread(residual[own]) if own.sum() > 4 else clockfit.spread(residual)
+        scale = clockfit.spread(deviation[own]) if own.sum() > 4 else clockfit.spread(deviation)
         fit.sigma[u] = 0.0 if fit.gauge[u] else scale / np.sqrt(own.sum())
 
 
