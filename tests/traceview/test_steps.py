@@ -13,7 +13,7 @@ from scenarios import load_extras
 from tiny import EMPTY_COLLECTIVES, EMPTY_HOST, MAIN, gpu, host, step_marks
 from traceview.analysis.ops import NONE
 from traceview.analysis.periods import find_period, step_begins
-from traceview.analysis.steps import FIRST, StepInputs, choose_marks, step_of
+from traceview.analysis.steps import FIRST, StepInputs, choose_marks, disagreement, step_of
 from traceview.analysis.types import Marks
 from traceview.config import DEFAULT
 from traceview.errors import TraceviewError
@@ -222,3 +222,11 @@ def test_step_of_a_host_time() -> None:
     marks = choose_marks(inputs(step_marks(*profiler(0, 4, 5, 6))))
     assert step_of(marks, 0, np.array([-1, 0, 99, 100, 299, 300])).tolist() == [NONE, 4, 4, 5, 6, NONE]
     assert step_of(marks, 1, np.array([0])).tolist() == [NONE]
+
+
+def test_members_of_one_instance_in_different_steps_are_noted() -> None:
+    instance = np.array([0, 1, -1, 0, 1, 2])
+    assert disagreement(np.array([3, 4, 4, 3, 4, -1]), instance) == []
+    assert disagreement(np.array([3, 4, 4, 3, 5, -1]), instance) == [
+        "ranks disagree on steps: 1 of 2 collectives are in different steps on their ranks"
+    ]

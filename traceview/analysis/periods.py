@@ -38,7 +38,10 @@ def from_period(
             tails[int(columns[1][-1])] = f"incomplete: rank {rank} ends inside it"
     if not rows:
         return None
-    marks = make("period", rows, ["steps are guessed from the period of the GPU operations"])
+    note = (
+        "steps are guessed from the period of the GPU operations; in a record of less than 3 steps it may be a layer"
+    )
+    marks = make("period", rows, [note])
     marks.excluded.update(tails)
     return marks
 

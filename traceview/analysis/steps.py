@@ -139,6 +139,22 @@ def _incomplete(marks: Marks, rank: int, inputs: StepInputs, config: Config) -> 
     return last, f"incomplete: {counts[-1]} launches on rank {rank}, the median step has {np.median(counts):.0f}"
 
 
+def disagreement(step: Ints, instance: Ints) -> list[str]:
+    """A note if the members of one instance are in different steps, METHODS b.2; arrays per collectives row.
+
+    Negative numbers mean no step and no instance.
+    """
+    rows = np.flatnonzero((step >= 0) & (instance >= 0))
+    if not len(rows):
+        return []
+    order = rows[np.lexsort((step[rows], instance[rows]))]
+    first = np.flatnonzero(np.diff(instance[order], prepend=-1))
+    last = np.append(first[1:], len(order)) - 1
+    split = int((step[order[first]] != step[order[last]]).sum())
+    note = f"ranks disagree on steps: {split:,} of {len(first):,} collectives are in different steps on their ranks"
+    return [note] if split else []
+
+
 def step_of(marks: Marks, rank: int, time: Ints) -> Ints:
     """Step of a rank in which each host time lies (launches, say); ``NONE`` outside."""
     mine = np.flatnonzero(marks.rank == rank)

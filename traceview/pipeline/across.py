@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from traceview.analysis import blame, clock, match, waits
+from traceview.analysis import blame, clock, match, steps, waits
 from traceview.analysis.types import Matches
 from traceview.run import Run
 
@@ -29,6 +29,7 @@ def align(run: Run, base: Frame, how: StudyOptions) -> Across:
     matches = match.match(
         base.collectives, base.step_of_row, run.world_size, hosts, anchored=anchored, config=how.config
     )
+    matches.notes.extend(steps.disagreement(base.step_of_row, matches.instance))
     alignment = clock.align(base.collectives, matches, hosts, config=how.config)
     for row in alignment.clock.ranks:
         row.host_axis_shift_ns = base.axes[row.rank].host_shift
