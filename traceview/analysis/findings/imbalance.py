@@ -21,7 +21,7 @@ def find(result: Result, config: Config) -> list[Finding]:
     return [
         Finding(
             id="imbalance",
-            title=f"ranks wait {of_step(result, saving)} of the step for peers that take turns being late",
+            title=f"ranks wait {of_step(result, saving)} of the step for late peers, none of them persistently late",
             saving_ns_per_step=saving,
             basis="mean exposed wait that no persistent straggler explains; balancing could save all of it at best",
             confidence="likely",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceview import units
-from traceview.analysis.findings.common import per_step, step_ns, worst
+from traceview.analysis.findings.common import step_ns, worst
 from traceview.config import Config
 from traceview.result import Finding, Result, StragglerRow, Where
 
@@ -37,7 +37,7 @@ def find(result: Result, config: Config) -> list[Finding]:
         key = f"node {row.host}" if row.place == "node" else f"rank {row.rank}"
         nodes.setdefault(key, []).append(row)
     total = sum(b.origin_blame_ns for b in result.blame) or 1
-    wait = per_step(result, "comm_wait.nxn")
+    wait = typical_wait(result)
     return [
         _finding(result, who, rows, wait * sum(r.origin_blame_ns for r in rows) // total)
         for who, rows in nodes.items()
@@ -63,7 +63,7 @@ def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int) ->
         id=f"straggler-{first.rank}",
         title=f"{name} holds the others: {CAUSE_WORDS[first.cause]}",
         saving_ns_per_step=min(saving, step_ns(result)),
-        basis="mean exposed wait of the other ranks that goes back to it, if it becomes typical",
+        basis="the median rank's exposed wait that goes back to it: the gain if it becomes typical",
         confidence="proved" if first.quality == "proved" else "likely",
         evidence=evidence,
         advice=advice,
@@ -71,6 +71,13 @@ def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int) ->
         owner=owner,
         section="stragglers",
     )
+
+
+def typical_wait(result: Result) -> int:
+    """Median over ranks of the exposed wait per step: what making the sick rank typical saves (METHODS h.1, replace)."""
+    waits = sorted(r.sub_ns.get("comm_wait.nxn", 0) for r in result.rank_rows)
+    steps = len(result.run.steps.used)
+    return waits[len(waits) // 2] // steps if waits and steps else 0
 
 
 CAUSE_WORDS = {
