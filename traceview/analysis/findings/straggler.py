@@ -74,7 +74,7 @@ def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int) ->
 
 
 def typical_wait(result: Result) -> int:
-    """Median over ranks of the exposed wait per step: what making the sick rank typical saves (METHODS h.1, replace)."""
+    """Median over ranks of the exposed wait per step: the gain if the sick rank becomes typical (METHODS h.1)."""
     waits = sorted(r.sub_ns.get("comm_wait.nxn", 0) for r in result.rank_rows)
     steps = len(result.run.steps.used)
     return waits[len(waits) // 2] // steps if waits and steps else 0
