@@ -8,8 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from traceview.analysis.types import WaitPieces
-from traceview.schema import COLLECTIVES
+from traceview.analysis.blame import Ledger, blame
+from traceview.analysis.clock import Alignment, align
+from traceview.analysis.groups import columns
+from traceview.analysis.match import match
+from traceview.analysis.origin import Facts, origin
+from traceview.analysis.phases import CODE
+from traceview.analysis.stragglers import Clocks, Stragglers, find
+from traceview.analysis.types import P2P, UNRESOLVED, Segments, WaitPieces, Windows
+from traceview.analysis.waits import waits
+from traceview.schema import COLLECTIVES, GPU_OPS
 from traceview.units import ranks as as_ranges
 
 US = 1_000
@@ -131,3 +139,130 @@ def training(
             now = np.array([ends[r] - begin for r in range(ranks)], np.float64)
             number += 1
     return job
+
+
+Gaps = dict[int, list[tuple[str, float]]]
+"""rank -> phases that fill its time between collectives, with their shares; others compute"""
+
+
+def segments_of(table: Any, phases: Any, windows: Windows, rank: int, gaps: Gaps | None = None) -> Segments:
+    """A rank's record as segments: its collectives wait and transfer, and between them it does what ``gaps`` says."""
+    rows = np.flatnonzero(table["rank"].to_numpy() == rank)
+    start, end = table["start"].to_numpy()[rows], table["end"].to_numpy()[rows]
+    own = windows.rank == rank
+    at, bounds, codes = int(windows.start[own].min()), [], []
+    last = int(windows.end[own].max())
+
+    def fill(until: int) -> None:
+        nonlocal at
+        begin, parts = at, (gaps or {}).get(rank, [("compute.plain", 1.0)])
+        for k, (name, _) in enumerate(parts):
+            share = sum(s for _, s in parts[: k + 1])
+            stop = until if k + 1 == len(parts) else begin + round((until - begin) * share)
+            if stop > at:
+                bounds.append(at)
+                codes.append(CODE[name])
+                at = stop
+
+    for row, a, e in zip(rows.tolist(), start.tolist(), end.tolist(), strict=True):
+        fill(min(a, last))
+        second = "comm_unresolved" if phases.second[row] == UNRESOLVED else "comm_transfer"
+        kind = ".p2p" if phases.sub[row] == P2P else ".nxn"
+        for name, stop in (("comm_wait", int(phases.wait_end[row])), (second, e)):
+            if stop > at:
+                bounds.append(at)
+                codes.append(CODE[name + kind])
+                at = stop
+    fill(last)
+    return Segments(np.array([*bounds, at], np.int64), np.array(codes, np.int8))
+
+
+def kernels(table: Any, windows: Windows, rank: int, count: int = 4, extra: int = 0) -> Any:
+    """``gpu_ops`` of a rank: its time between collectives cut into ``count`` equal kernels and ``extra`` others."""
+    rows = np.flatnonzero(table["rank"].to_numpy() == rank)
+    edges = [int(windows.start[windows.rank == rank].min())]
+    cells = []
+    for a, e in zip(table["start"].to_numpy()[rows].tolist(), table["end"].to_numpy()[rows].tolist(), strict=True):
+        cuts = [edges[-1] + (a - edges[-1]) * k // (count + extra) for k in range(count + extra + 1)]
+        cells += [(cuts[k], cuts[k + 1], f"gemm_{k}" if k < count else "extra") for k in range(count + extra)]
+        edges.append(e)
+    n = len(cells)
+    return GPU_OPS.build(
+        {
+            "rank": [rank] * n,
+            "device": [0] * n,
+            "stream": [7] * n,
+            "start": [a for a, _, _ in cells],
+            "end": [b for _, b, _ in cells],
+            "cls": ["compute"] * n,
+            "fused_comm": [False] * n,
+            "name": [x for _, _, x in cells],
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """All that the cross-rank analysis says of a job."""
+
+    facts: Facts
+    ledger: Ledger
+    origin: Any
+    clock: Alignment
+    found: Stragglers
+
+    @property
+    def culprits(self) -> list[int]:
+        return [r.rank for r in self.found.rows]
+
+
+def step_windows(table: Any, step: Any) -> Windows:
+    """A window per rank and step: from the end of the rank's last step (or its first row) to its last end."""
+    rank, start, end = (table[k].to_numpy() for k in ("rank", "start", "end"))
+    rows = []
+    for r in np.unique(rank).tolist():
+        at = None
+        for k in np.unique(step[rank == r]).tolist():
+            own = (rank == r) & (step == k)
+            begin = at if at is not None else int(start[own].min()) - 1 * MS
+            at = int(end[own].max())
+            rows.append((r, 0, k, begin, at))
+    cells = np.array(rows, np.int64).reshape(-1, 5).T
+    return Windows(*cells, np.ones(len(rows), np.bool_))
+
+
+def analyse(
+    job: Job,
+    hosts: dict[int, str] | None = None,
+    *,
+    world: int | None = None,
+    gaps: Gaps | None = None,
+    extra: dict[int, int] | None = None,
+    windows: Windows | None = None,
+) -> Verdict:
+    """Matching to stragglers, as the pipeline does it, on a job whose every wait is exposed."""
+    table, step = job.table()
+    seen = np.unique(table["rank"].to_numpy()).tolist()
+    hosts = hosts or dict.fromkeys(seen, "a")
+    hosts = {r: h for r, h in hosts.items() if r in seen}
+    found = match(table, step, world or job.world or len(seen), hosts)
+    clock = align(table, found, hosts)
+    waited = waits(table, found, clock.base)
+    windows = windows or step_windows(table, step)
+    pieces = exposed(table, step, waited.phases)
+    facts = Facts(
+        columns(table),
+        found,
+        waited,
+        pieces,
+        windows,
+        step,
+        lambda r: segments_of(table, waited.phases, windows, r, gaps),
+        lambda r: kernels(table, windows, r, extra=(extra or {}).get(r, 0)),
+    )
+    ledger = blame(pieces, facts.c, found, waited, step)
+    origins = origin(facts, ledger)
+    used = sorted(set(step.tolist()))
+    return Verdict(
+        facts, ledger, origins, clock, find(facts, ledger, origins, Clocks(clock.base, hosts, clock.clock), used)
+    )

@@ -47,12 +47,12 @@ def match(
 ) -> Matches:
     """Match the rows of all ranks.
 
-    ``collectives``: the run's concatenated table, rank order. ``step_of_row``: step number per row, -1 = outside.
+    ``collectives``: the run's concatenated table, rank order. ``step_of_row``: step per row, negative = outside.
     ``world``: number of ranks, None = unknown. ``hosts``: host by rank; None = one host. ``anchored``: step numbers
-    mean the same step on every rank (False: numbers of a rank's own, such as steps found by period).
+    mean the same step on every rank (False: a rank's own numbers, such as steps found by period).
     """
     c = columns(collectives)
-    step = step_of_row if anchored else np.zeros(len(c), np.int64)
+    step = np.maximum(step_of_row, NONE) if anchored else np.zeros(len(c), np.int64)
     clues = Clues(_signature(c), c.start, c.end, _host_ids(c, hosts), config)
     draft = _Draft(len(c))
     left = _match_channels(c, step, clues, draft)

@@ -1,0 +1,301 @@
+"""METHODS e.4, e.5, e.7: the right culprit and cause, or nobody."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jobs import MS, US, Job, analyse, training
+from scenarios import load, load_extras
+from traceview.analysis.lateness import terms
+from traceview.analysis.leaftime import LeafTime
+from traceview.analysis.origin import late_rows, lateness_of
+from traceview.analysis.places import places
+from traceview.analysis.shares import axis
+from traceview.analysis.stragglers import kind_of, significant_last
+from traceview.analysis.types import Segments, Windows
+from traceview.config import DEFAULT
+
+
+def numbered(n, k):
+    return n
+
+
+def scenario_job(s):
+    """A scenario as a job: its collectives, and its windows."""
+    job = Job()
+    for name in dict.fromkeys(s.instances):
+        rows = [
+            (r, g) for r in s.ranks for g in s.raw["ranks"][str(r)]["gpu"] if g["cls"] == "comm" and g["coll"] == name
+        ]
+        starts = {r: g["s"] * US for r, g in rows}
+        job.add(0, starts, {r: g["e"] * US for r, g in rows}, group=name, seq=0)
+    return job, s.windows()
+
+
+def test_direct_and_origin_blame_of_the_worked_examples(shared_dir):
+    scenarios = load(shared_dir)
+    for case in load_extras(shared_dir)["blame"]:
+        job, windows = scenario_job(scenarios[case["id"]])
+        got = analyse(job, windows=windows)
+        direct = {str(r): x / US for r, x in enumerate(got.ledger.direct.tolist()) if x}
+        origin = {str(r): x / US for r, x in enumerate(got.origin.tolist()) if x}
+        assert (direct, origin) == (case["direct"], case["origin"]), case["id"]
+
+
+@pytest.mark.parametrize("ranks", [2, 8, 64])
+def test_one_slow_rank(ranks):
+    got = analyse(training(ranks, 6, 8, slow={ranks // 2 + 0: 0.2}, seq=numbered, group="world"))
+    (row,) = got.found.rows
+    assert row.rank == ranks // 2
+    assert row.kind == "persistent"
+    assert row.late_steps == row.steps == 6
+    assert row.cause == "compute_slower"
+    assert 1.15 < float(row.explanation.split("take ")[1].split("x")[0]) < 1.25
+    assert row.quality == "proved"
+    assert row.origin_blame_ns > 0.9 * got.ledger.total
+    assert abs(sum(row.cause_terms_ns.values()) - row.cause_terms_ns["compute_slower"]) < 0.1 * sum(
+        row.cause_terms_ns.values()
+    )
+
+
+@pytest.mark.parametrize("nodes", [2, 8])
+def test_a_slow_node(nodes):
+    ranks = 8 * nodes
+    hosts = {r: f"node-{r // 8}" for r in range(ranks)}
+    job = training(ranks, 5, 6, slow={r: 0.25 for r in range(8, 16)}, seq=numbered, jitter=0.02)
+    job.skew({r: 2.0 * MS * (r // 8) for r in range(ranks)})
+    got = analyse(job, hosts)
+    assert sorted(got.culprits) == list(range(8, 16))
+    assert {r.place for r in got.found.rows} == {"node"}
+    assert {r.host for r in got.found.rows} == {"node-1"}
+
+
+def test_two_culprits_at_once():
+    got = analyse(training(8, 6, 8, slow={2: 0.3, 5: 0.3}, seq=numbered, jitter=0.03))
+    assert sorted(got.culprits) == [2, 5]
+    assert {r.place for r in got.found.rows} == {"gpu"}
+
+
+@pytest.mark.parametrize("offset", [2.0 * MS, 10_000.0 * MS])
+@pytest.mark.parametrize("culprit", [1, 6])
+def test_host_offsets_with_drift(offset, culprit):
+    """The clock of the second host is off by 2 ms or 10 s and drifts 20 ppm: the culprit stays the same."""
+    job = training(8, 6, 8, slow={culprit: 0.2}, seq=numbered, step_ns=200 * MS)
+    begin = min(job.columns["start"])
+    job.skew(dict.fromkeys(range(4, 8), offset), dict.fromkeys(range(4, 8), 20e-6), begin)
+    got = analyse(job, {r: "a" if r < 4 else "b" for r in range(8)})
+    assert got.culprits == [culprit]
+    assert got.found.rows[0].cause == "compute_slower"
+
+
+@pytest.mark.parametrize("with_seq", [True, False])
+def test_a_missing_first_allreduce_changes_no_name(with_seq):
+    job = training(8, 6, 5, slow={4: 0.2}, seq=numbered if with_seq else None, truth=numbered)
+    job.drop(lambda r: not (r["rank"] == 1 and r["truth"] == 0))
+    job.columns.pop("truth")
+    assert analyse(job).culprits == [4]
+
+
+def test_three_missing_ranks_give_lower_bounds_or_nobody():
+    for missing, want in (((1, 2, 3), [5]), ((5, 6, 7), [])):
+        job = training(8, 6, 5, slow={5: 0.2}, seq=numbered)
+        job.drop(lambda r, gone=missing: r["rank"] not in gone)
+        got = analyse(job, world=8)
+        assert got.culprits == want
+        assert {r.quality for r in got.found.rows} <= {"lower_bound"}
+        assert not got.ledger.direct.any()
+
+
+def test_capture_starts_17_s_apart():
+    job = training(4, 40, 2, slow={3: 0.2}, step_ns=1_000 * MS, seq=numbered)
+    begin = min(job.columns["start"])
+    job.drop(lambda r: r["rank"] != 1 or r["start"] > begin + 17_000 * MS)
+    assert analyse(job).culprits == [3]
+
+
+def test_two_groups_with_one_name():
+    """Two data-parallel groups called alike; only one has a culprit."""
+    job = Job()
+    for part, members in enumerate(((0, 1, 2, 3), (4, 5, 6, 7))):
+        own = training(4, 6, 5, slow={1: 0.2} if part else {}, seq=numbered, seed=part)
+        for values in zip(*own.columns.values(), strict=True):
+            row = dict(zip(own.columns, values, strict=True))
+            row |= {"rank": members[row["rank"]], "members": f"{members[0]}-{members[-1]}"}
+            for key, value in row.items():
+                job.columns.setdefault(key, []).append(value)
+    assert analyse(job).culprits == [5]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4])
+def test_short_captures_say_so(steps):
+    got = analyse(training(8, steps, 6, slow={3: 0.25}, seq=numbered))
+    (row,) = got.found.rows
+    assert (row.rank, row.kind, row.late_steps) == (3, "too_few_steps", steps)
+    assert "more steps would tell" in row.explanation
+
+
+@pytest.mark.parametrize(("jitter", "collectives"), [(0.05, 10), (0.5, 50), (0.3, 200)])
+def test_healthy_jittery_jobs_have_no_straggler(jitter, collectives):
+    for seed in range(4):
+        got = analyse(training(8, 3, collectives, jitter=jitter, seed=seed, seq=numbered))
+        assert got.culprits == []
+        assert got.ledger.direct.sum() + got.ledger.unblamed == got.ledger.total
+
+
+def test_healthy_with_a_thousand_collectives_a_step():
+    got = analyse(training(8, 3, 1000, jitter=0.4, step_ns=50 * MS, transfer_ns=20 * US, seq=numbered))
+    assert got.culprits == []
+
+
+def test_lateness_within_the_clock_error_is_not_told():
+    """8 us late in each of 400 collectives matters, but a clock may be off by as much: cannot tell."""
+    job = Job(world=4)
+    for k in range(400):
+        t = 100 * US * k
+        job.add(k // 100, {r: t + (8 * US if r == 2 else 0) for r in range(4)}, t + 50 * US, seq=k)
+    got = analyse(job)
+    assert got.culprits == []
+    assert any("cannot tell" in n and "2" in n for n in got.found.notes)
+
+
+def test_causes_other_than_compute():
+    for phase, cause in (("idle_data", "data"), ("idle_host", "host"), ("pcie_h2d.pageable", "copies")):
+        job = training(4, 5, 5, slow={2: 0.3}, seq=numbered)
+        got = analyse(job, gaps={2: [(phase, 0.3 / 1.3), ("compute.plain", 1.0)]})
+        (row,) = got.found.rows
+        assert (row.rank, row.cause) == (2, cause)
+
+
+def test_more_work_is_not_slower_work():
+    got = analyse(training(4, 5, 5, slow={2: 0.5}, seq=numbered), extra={2: 2})
+    (row,) = got.found.rows
+    assert row.cause == "compute_more_work"
+    assert row.names[0] == "extra"
+
+
+def test_a_relay_is_not_a_culprit():
+    """S14 over many steps: rank 3 is slow, rank 2 is late in the data-parallel group only because it waited for 3."""
+    job = Job(world=4)
+    for k in range(6):
+        t = 100 * MS * k
+        late = 10 * MS
+        job.add(k, {0: t + 20 * MS, 1: t + 20 * MS}, t + 25 * MS, group="tp0", seq=k)
+        job.add(k, {2: t + 20 * MS, 3: t + 20 * MS + late}, t + 25 * MS + late, group="tp1", seq=k)
+        job.add(k, {0: t + 25 * MS, 2: t + 25 * MS + late}, t + 35 * MS + late, group="dp0", seq=k)
+        job.add(k, {1: t + 25 * MS, 3: t + 25 * MS + late}, t + 35 * MS + late, group="dp1", seq=k)
+    got = analyse(job)
+    assert got.ledger.direct.tolist() == [0, 0, 60 * MS, 120 * MS]
+    assert got.origin.tolist() == [0, 0, 0, 180 * MS]
+    assert got.culprits == [3]
+
+
+def test_the_terms_sum_to_the_lateness():
+    got = analyse(training(6, 4, 5, slow={2: 0.2, 4: 0.1}, jitter=0.1, seq=numbered))
+    facts = got.facts
+    line = axis(facts.waited.instances)
+    late = lateness_of(facts, *late_rows(facts, line, got.ledger.row_ns))
+    found = terms(facts.c, late, facts.segments)
+    start = facts.c.start
+    assert len(late)
+    assert (late.late == start[late.row] - start[late.reference]).all()
+    assert (late.late == found.carry + found.leaves.sum(axis=1)).all()
+    assert (found.carry == late.start - late.reference_start).all()  # I6: the carry is what the starts of P differ by
+
+
+def test_leaf_time_between():
+    time = LeafTime.of(Segments(np.array([0, 10, 30, 40]), np.array([0, 7, 0], np.int8)))
+    got = time.between(np.array([-5, 5, 35, 50]), np.array([5, 35, 35, 60]))
+    assert got.sum(axis=1).tolist() == [5, 30, 0, 0]
+    assert got[1, 0] == 10
+    assert got[1, 4] == 20
+
+
+@pytest.mark.parametrize(
+    ("ranks", "want"),
+    [
+        (8, {5: 4, 8: 5, 10: 6, 20: 9, 3: None}),
+        (64, {5: 3, 8: 4, 10: 4, 20: 5}),
+        (1024, {5: 2, 8: 3}),
+        (2, {5: None, 8: 8, 10: 10, 20: 17}),
+    ],
+)
+def test_how_often_last_is_no_chance(ranks, want):
+    assert {k: significant_last(ranks, k) for k in want} == want
+
+
+def test_kinds():
+    cases = {(5, 5): "persistent", (3, 5): "intermittent", (1, 5): "transient", (4, 4): "too_few_steps"}
+    assert {k: kind_of(*k) for k in cases} == cases
+
+
+def test_places():
+    def of(late, job, hosts):
+        table, _ = job.table()
+        from traceview.analysis.groups import columns
+
+        return set(places(late, hosts, columns(table), DEFAULT).values())
+
+    # 8 ranks: tensor pairs, pipeline of two stages, data-parallel pairs
+    job = Job()
+    for pair in ((0, 1), (2, 3), (4, 5), (6, 7)):
+        job.add(0, dict.fromkeys(pair, 0), 1, group=f"tp{pair[0]}")
+    for pair in ((0, 2), (1, 3), (4, 6), (5, 7)):
+        job.add(0, dict.fromkeys(pair, 2), 3, group=f"dp{pair[0]}")
+    for pair in ((0, 4), (1, 5), (2, 6), (3, 7)):
+        job.add(
+            0, {pair[0]: 4}, 5, group=f"pp{pair[0]}", kind="send", p2p=True, src=pair[0], dst=pair[1], members=pair
+        )
+        job.add(
+            0, {pair[1]: 4}, 5, group=f"pp{pair[0]}", kind="recv", p2p=True, src=pair[0], dst=pair[1], members=pair
+        )
+    one = dict.fromkeys(range(8), "a")
+    assert of({4, 5, 6, 7}, job, one) == {"stage"}
+    assert of({2, 3}, job, one) == {"gpu"}  # a tensor group of one stage: neither a stage nor a replica
+    assert of({5}, job, one) == {"gpu"}
+    assert of({0, 1, 2, 3}, job, {r: "a" if r < 4 else "b" for r in range(8)}) == {"node"}
+    flat = Job()
+    for pair in ((0, 1), (2, 3)):
+        flat.add(0, dict.fromkeys(pair, 0), 1, group=f"tp{pair[0]}")
+    for pair in ((0, 2), (1, 3)):
+        flat.add(0, dict.fromkeys(pair, 2), 3, group=f"dp{pair[0]}")
+    assert of({2, 3}, flat, dict.fromkeys(range(4), "a")) == {"replica"}
+    wide = Job()
+    wide.add(0, dict.fromkeys(range(12), 0), 1)
+    assert of({1, 5, 9}, wide, {r: f"h{r // 4}" for r in range(12)}) == {"rail"}
+
+
+def test_permuting_the_ranks_permutes_the_rows():
+    job = training(6, 5, 5, slow={1: 0.25, 4: 0.1}, seq=numbered)
+    order = [3, 5, 0, 2, 1, 4]
+    moved = Job(world=6, columns=dict(job.columns) | {"rank": [order[r] for r in job.columns["rank"]]})
+    a, b = analyse(job), analyse(moved)
+    assert [order[r] for r in a.culprits] == b.culprits
+    assert [r.late_steps for r in a.found.rows] == [r.late_steps for r in b.found.rows]
+    assert [r.cause for r in a.found.rows] == [r.cause for r in b.found.rows]
+    assert np.abs(a.ledger.direct - b.ledger.direct[order]).max() <= 5
+
+
+def test_nothing_at_all():
+    empty = Windows(*(np.zeros(0, np.int64) for _ in range(5)), np.zeros(0, np.bool_))
+    job = Job()
+    job.add(0, {0: 0}, 10, seq=0)
+    got = analyse(job, windows=empty)
+    assert got.culprits == []
+    assert got.found.arrivals[0].n == 1
+
+
+def test_one_collective_proves_nothing(shared_dir):
+    """S02 has 15 us of waiting and a ledger that says for whom, but one collective makes nobody a straggler."""
+    job, windows = scenario_job(load(shared_dir)["S02"])
+    got = analyse(job, windows=windows)
+    assert got.ledger.direct.tolist() == [0, 15 * US]
+    assert got.culprits == []
+    assert any("ranks 1 straggle" in n and "chance" in n for n in got.found.notes)
+
+
+def test_misaligned_stamps_make_no_straggler(shared_dir):
+    job, windows = scenario_job(load(shared_dir)["S19"])
+    got = analyse(job, windows=windows)
+    assert got.culprits == []
+    assert got.ledger.unblamed == got.ledger.total

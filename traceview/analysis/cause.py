@@ -1,0 +1,214 @@
+"""Why a culprit was late, from its own record against that of a reference rank (METHODS e.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from traceview import units
+from traceview.analysis.groups import Columns
+from traceview.analysis.lateness import Arrivals, terms
+from traceview.analysis.ops import names as names_of
+from traceview.analysis.origin import Facts, lateness_of
+from traceview.analysis.types import Bools, Ints
+from traceview.schema import GPU_CLASSES, HOST_KINDS, LEAVES, codes
+
+BUCKETS: dict[str, tuple[str, ...]] = {
+    "compute": ("compute", "gpu_opaque"),
+    "data": ("idle_data",),
+    "host": ("idle_sync", "idle_host", "idle_launch", "idle_unknown"),
+    "copies": ("pcie_d2h", "pcie_h2d", "gpu_d2d", "gpu_memset"),
+    "communication": ("comm_transfer", "comm_unresolved", "comm_host", "carry"),
+}
+GPU_OF = {"compute": ("compute",), "copies": ("pcie_h2d", "pcie_d2h", "gpu_d2d", "gpu_memset")}
+HOST_OF = {"data": ("data",), "host": ("sync", "op", "runtime")}
+SHOWN = 3
+UNIFORM = 0.10  # all kernels slower by the same factor, to this share: clocks, heat, power
+Sums = dict[str, tuple[int, int]]
+"""name -> (count, ns)"""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """``terms_ns`` sum to the lateness over the late arrivals looked at, exactly (I6)."""
+
+    cause: str
+    terms_ns: dict[str, int]
+    names: list[str]
+    reference: int | None
+    late_ns: int
+    arrivals: int
+    ratio: float | None = None
+    """same kernels, total time of the culprit / of the reference"""
+    uniform: bool = False
+    group: str = ""
+    windows: Arrivals | None = field(default=None, repr=False)
+
+
+UNKNOWN = Cause("unknown", {}, [], None, 0, 0)
+
+
+def explain(facts: Facts, rows: Ints, medians: Ints, weight: Any) -> Cause:
+    """Cause of late arrivals ``rows`` of one rank (median members ``medians``) in the group with most ``weight``."""
+    if not len(rows):
+        return UNKNOWN
+    c = facts.c
+    by_group = np.bincount(c.group[rows] + 1, weight)
+    main = int(np.argmax(by_group)) - 1
+    take = c.group[rows] == main
+    late = lateness_of(facts, rows[take], medians[take])
+    found = terms(c, late, facts.segments)
+    known = found.known
+    if not known.any():
+        return UNKNOWN
+    late = _keep(late, known)
+    total = {leaf: int(x) for leaf, x in zip(LEAVES, found.leaves[known].sum(axis=0), strict=True)}
+    total["carry"] = int(found.carry[known].sum())
+    name = c.groups[main].name if main >= 0 else ""
+    return _name(facts, late, {k: v for k, v in total.items() if v}, name)
+
+
+def _keep(late: Arrivals, take: Bools) -> Arrivals:
+    return Arrivals(*(x[take] for x in (late.row, late.reference, late.late, late.start, late.reference_start)))
+
+
+def _name(facts: Facts, late: Arrivals, total: dict[str, int], group: str) -> Cause:
+    """The largest positive bucket; compute is split into more work and slower kernels by matched names."""
+    c = facts.c
+    size = {b: sum(total.get(leaf, 0) for leaf in leaves) for b, leaves in BUCKETS.items()}
+    bucket = max(size, key=lambda b: size[b])
+    reference = int(np.bincount(c.rank[late.reference]).argmax())
+    shared: dict[str, Any] = {
+        "reference": reference,
+        "late_ns": int(late.late.sum()),
+        "arrivals": len(late),
+        "group": group,
+        "windows": late,
+    }
+    if size[bucket] <= 0:
+        return Cause("unknown", total, [], **shared)
+    own, other = _both(facts, late, bucket)
+    names = _different(own, other)
+    if bucket != "compute":
+        return Cause(bucket, total, names, **shared)
+    slower, more, ratio, uniform = _split(own, other)
+    if not own or not other or slower + more <= 0:
+        return Cause("unknown", total, names, **shared)
+    compute = total.pop("compute", 0)
+    part = round(compute * slower / (slower + more))
+    total |= {k: v for k, v in (("compute_slower", part), ("compute_more_work", compute - part)) if v}
+    cause = "compute_slower" if slower >= more else "compute_more_work"
+    return Cause(cause, total, names, ratio=ratio, uniform=uniform, **shared)
+
+
+def _both(facts: Facts, late: Arrivals, bucket: str) -> tuple[Sums, Sums]:
+    """Sums by name inside P of the culprit and of the reference."""
+    c = facts.c
+    sides = ((late.row, late.start), (late.reference, late.reference_start))
+    if bucket in GPU_OF:
+        return _pair(c, sides, facts.gpu_ops, ("cls", GPU_CLASSES, GPU_OF[bucket]))
+    if bucket in HOST_OF:
+        return _pair(c, sides, facts.host_ranges, ("kind", HOST_KINDS, HOST_OF[bucket]))
+    return {}, {}
+
+
+def _pair(
+    c: Columns, sides: Any, source: Callable[[int], Any], which: tuple[str, tuple[str, ...], tuple[str, ...]]
+) -> tuple[Sums, Sums]:
+    out = []
+    for rows, start in sides:
+        sums: Sums = {}
+        for r in np.unique(c.rank[rows]).tolist():
+            mine = c.rank[rows] == r
+            table = source(r)
+            if table is not None:
+                _add(sums, sums_by_name(table, start[mine], c.start[rows[mine]], which))
+        out.append(sums)
+    return out[0], out[1]
+
+
+def _add(into: Sums, more: Sums) -> None:
+    for name, (count, ns) in more.items():
+        have = into.get(name, (0, 0))
+        into[name] = (have[0] + count, have[1] + ns)
+
+
+def sums_by_name(table: Any, start: Ints, end: Ints, which: tuple[str, tuple[str, ...], tuple[str, ...]]) -> Sums:
+    """Count and ns by name of the rows of one rank that begin in any of the windows ``[start, end)``.
+
+    ``which``: (column, its declared values, the values wanted). A row in several windows counts once.
+    """
+    column, declared, wanted = which
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], np.maximum.accumulate(end[order]) if len(end) else end
+    begin = table["start"].to_numpy()
+    at = np.searchsorted(start, begin, side="right") - 1
+    code = codes(table[column], declared)
+    inside = (at >= 0) & np.isin(code, [declared.index(w) for w in wanted])
+    inside &= begin < np.append(end, 0)[at] if len(end) else False
+    index, texts = names_of(table, "name")
+    index = index[inside]
+    length = (table["end"].to_numpy() - begin)[inside]
+    count = np.bincount(index, minlength=len(texts))
+    total = np.bincount(index, length, len(texts))
+    return {texts[i]: (int(count[i]), int(total[i])) for i in np.flatnonzero(count).tolist()}
+
+
+def _different(own: Sums, other: Sums) -> list[str]:
+    """Names with more time on the culprit, the largest difference first."""
+    gap = {name: ns - other.get(name, (0, 0))[1] for name, (_, ns) in own.items()}
+    return [n for n in sorted(gap, key=lambda n: -gap[n]) if gap[n] > 0][:SHOWN]
+
+
+def _split(own: Sums, other: Sums) -> tuple[float, float, float | None, bool]:
+    """(slower ns, more-work ns, ratio of the same kernels, all slower by one factor); negative parts count as 0."""
+    slower = more = 0.0
+    mine = theirs = 0.0
+    ratios, weights = [], []
+    for name in own.keys() | other.keys():
+        (n, t), (k, s) = own.get(name, (0, 0)), other.get(name, (0, 0))
+        both = min(n, k)
+        change = both * (t / n - s / k) if both else 0.0
+        slower += change
+        more += (t - s) - change
+        if both and s:
+            mine, theirs = mine + both * t / n, theirs + both * s / k
+            ratios.append((t / n) / (s / k))
+            weights.append(s)
+    ratio = mine / theirs if theirs else None
+    uniform = False
+    if len(ratios) > 1 and ratio:
+        near = np.abs(np.array(ratios) / ratio - 1) <= UNIFORM
+        uniform = bool(np.dot(near, weights) >= 0.9 * sum(weights))
+    return max(slower, 0.0), max(more, 0.0), ratio, uniform
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 60 else name[:57] + "..."
+
+
+def sentence(cause: Cause) -> str:
+    """The cause in plain words, with the numbers it rests on."""
+    if cause.reference is None:
+        return "its own record does not say why"
+    base = f"since the last common sync, against rank {cause.reference}"
+    named = f" ({', '.join(_short(n) for n in cause.names)})" if cause.names else ""
+    amount = {b: sum(cause.terms_ns.get(leaf, 0) for leaf in leaves) for b, leaves in BUCKETS.items()}
+    if cause.cause == "compute_slower":
+        how = "all of them, so clocks, heat or power" if cause.uniform else "not all of them"
+        return f"{base}: the same kernels take {cause.ratio:.2f}x as long, {how}{named}"
+    if cause.cause == "compute_more_work":
+        extra = units.time(cause.terms_ns.get("compute_more_work", 0))
+        return f"{base}: it runs more or larger kernels, {extra} more{named}"
+    words = {
+        "data": "it waits longer for input data",
+        "host": "its host launches later",
+        "copies": "it spends more time in copies",
+        "communication": "its earlier communication takes longer",
+    }
+    if cause.cause in words:
+        return f"{base}: {words[cause.cause]}, {units.time(amount[cause.cause])} more{named}"
+    return f"{base}: no single cause stands out"

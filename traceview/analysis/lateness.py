@@ -1,0 +1,174 @@
+"""Why an arrival was late: the window since the last common sync, and its exact terms (METHODS e.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview.analysis.groups import NONE, Columns
+from traceview.analysis.leaftime import LeafTime, SegmentSource
+from traceview.analysis.shares import Axis
+from traceview.analysis.types import Bools, Ints, Matches, Windows
+from traceview.analysis.waits import Instances
+from traceview.schema import LEAVES
+
+WAIT = LEAVES.index("comm_wait")
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Late arrivals (collectives rows) against a reference member of the same instance. Times on local axes, ns."""
+
+    row: Ints
+    reference: Ints
+    """row of the reference member"""
+    late: Ints
+    """Lambda = arrival - arrival of the reference"""
+    start: Ints
+    """begin of P of the late rank: its end of the last instance that both share, else the begin of the step"""
+    reference_start: Ints
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """``late[i] == carry[i] + leaves[i].sum()`` exactly (I6)."""
+
+    leaves: Ints
+    """[arrivals, len(LEAVES)]: leaf of the late rank in P minus that of the reference in its own P"""
+    carry: Ints
+    """what the two already differed by at the last common end"""
+    known: Bools
+    """both ranks have segments"""
+
+
+def references(line: Axis, found: Instances) -> Ints:
+    """Per element of ``line``: the row of the member with the lower median arrival of its instance."""
+    size = np.bincount(line.instance, minlength=len(found))
+    head = np.cumsum(size) - size
+    return line.row[head + size // 2][line.instance] if len(line.row) else line.row
+
+
+def fixed_reference(c: Columns, rows: Ints, medians: Ints, found: Instances, m: Matches) -> Ints:
+    """One reference rank per (late rank, group): the commonest median member; its row in each instance (-1 = not in).
+
+    Any real member keeps the identity exact; a single one needs the segments of one rank only.
+    """
+    if not len(rows):
+        return rows
+    ranks = int(c.rank.max()) + 1
+    pair = np.unique((c.group[rows] + 1) * ranks + c.rank[rows], return_inverse=True)[1]
+    votes, count = np.unique(pair * ranks + c.rank[medians], return_counts=True)
+    order = np.lexsort((votes, -count, votes // ranks))
+    first = order[np.flatnonzero(np.diff(votes[order] // ranks, prepend=-1))]
+    chosen = (votes[first] % ranks)[pair]
+    return row_of(c, found, m.instance[rows], chosen)
+
+
+def row_of(c: Columns, found: Instances, instance: Ints, rank: Ints) -> Ints:
+    """Row of ``rank`` in ``instance`` (its first record there), -1 if it is not a member."""
+    ranks = int(max(c.rank.max(initial=0), rank.max(initial=0))) + 1
+    key = found.of_rows() * ranks + c.rank[found.rows]
+    want = instance * ranks + rank
+    at = np.minimum(np.searchsorted(key, want), len(key) - 1)
+    return (
+        np.where((instance >= 0) & (key[at] == want), found.rows[at], NONE) if len(key) else np.full(len(want), NONE)
+    )
+
+
+def arrivals(
+    c: Columns, m: Matches, found: Instances, pair: tuple[Ints, Ints], windows: Windows, step_of_row: Ints
+) -> Arrivals:
+    """Windows P of late rows against their reference rows (``pair``)."""
+    rows, reference = pair
+    late = found.ahead[reference] - found.ahead[rows]
+    start, other = _step_starts(c, rows, windows, step_of_row), _step_starts(c, reference, windows, step_of_row)
+    best = np.full(len(rows), np.iinfo(np.int64).min)
+    for group in _shared_groups(c, rows, reference):
+        own = _previous(c, m, rows, group)
+        twin = row_of(c, found, np.where(own >= 0, m.instance[own], NONE), c.rank[reference])
+        fit = (own >= 0) & (twin >= 0) & (c.end[twin] <= c.start[reference]) & (c.end[own] > best)
+        best = np.where(fit, c.end[own], best)
+        start, other = np.where(fit, c.end[own], start), np.where(fit, c.end[twin], other)
+    return Arrivals(rows, reference, late, np.minimum(start, c.start[rows]), np.minimum(other, c.start[reference]))
+
+
+def _step_starts(c: Columns, rows: Ints, windows: Windows, step_of_row: Ints) -> Ints:
+    """Begin of the device-step window of each row's rank and step; of its first window where there is none."""
+    if not len(windows.rank):
+        return c.start[rows]
+    order = np.lexsort((windows.step, windows.rank))
+    rank, step = windows.rank[order], windows.step[order]
+    low = step.min()
+    span = int(step.max() - low) + 2
+    want = c.rank[rows] * span + np.clip(step_of_row[rows] - low, -1, span - 2)
+    at = np.clip(np.searchsorted(rank * span + step - low, want, side="right") - 1, 0, len(order) - 1)
+    found = windows.start[order][at]
+    ok = (rank[at] == c.rank[rows]) & (found <= c.start[rows])
+    return np.where(ok, found, c.start[rows])
+
+
+def _shared_groups(c: Columns, rows: Ints, reference: Ints) -> list[Ints]:
+    """Groups that both ranks of each pair are in: the k-th of every pair is in the k-th array (-2 = no more)."""
+    ranks = int(c.rank.max(initial=0)) + 1
+    pairs, inverse = np.unique(c.rank[rows] * ranks + c.rank[reference], return_inverse=True)
+    of_rank: dict[int, set[int]] = {}
+    wanted = set(np.unique(np.concatenate((pairs // ranks, pairs % ranks))).tolist())
+    for g, group in enumerate(c.groups):
+        for r in wanted.intersection(group.members):
+            of_rank.setdefault(r, set()).add(g)
+    common = [
+        sorted(of_rank.get(p // ranks, set()) & of_rank.get(p % ranks, set())) or [NONE] for p in pairs.tolist()
+    ]
+    depth = max((len(x) for x in common), default=0)
+    table = np.array([x + [-2] * (depth - len(x)) for x in common], np.int64).reshape(len(common), depth)
+    return [table[inverse, k] for k in range(depth)]
+
+
+def _previous(c: Columns, m: Matches, rows: Ints, group: Ints) -> Ints:
+    """Last matched row of the same rank in ``group`` that ended before the begin of each row, -1 = none."""
+    ranks = int(c.rank.max()) + 1
+    take = np.zeros(ranks, np.bool_)
+    take[c.rank[rows]] = True
+    pool = np.flatnonzero(take[c.rank] & (m.instance >= 0))
+    if not len(pool):
+        return np.full(len(rows), NONE)
+    zero = np.zeros(ranks, np.int64)  # by rank: hosts may count from different epochs
+    zero[c.rank[::-1]] = c.start[::-1]
+    lane, query = (c.group[pool] + 1) * ranks + c.rank[pool], (group + 1) * ranks + c.rank[rows]
+    lanes, dense = np.unique(lane, return_inverse=True)
+    since = c.end[pool] - zero[c.rank[pool]]
+    span = int(max(since.max(), (c.start[rows] - zero[c.rank[rows]]).max())) + 2
+    key = dense * span + since
+    order = np.argsort(key, kind="stable")
+    at = np.minimum(np.searchsorted(lanes, query), len(lanes) - 1)
+    hit = np.searchsorted(key[order], at * span + (c.start[rows] - zero[c.rank[rows]]), side="right") - 1
+    row = pool[order[np.maximum(hit, 0)]]
+    ok = (hit >= 0) & (lanes[at] == query) & (dense[order[np.maximum(hit, 0)]] == at) & (row != rows)
+    return np.where(ok, row, NONE)
+
+
+def terms(c: Columns, late: Arrivals, source: SegmentSource) -> Terms:
+    """The additive terms of every late arrival; ``carry`` closes the identity, also over a drift of the two axes."""
+    own = leaf_time(source, c.rank[late.row], late.start, c.start[late.row])
+    other = leaf_time(source, c.rank[late.reference], late.reference_start, c.start[late.reference])
+    known = own[1] & other[1]
+    leaves = np.where(known[:, None], own[0] - other[0], 0)
+    return Terms(leaves, late.late - leaves.sum(axis=1), known)
+
+
+def leaf_time(source: SegmentSource, rank: Ints, start: Ints, end: Ints) -> tuple[Ints, Bools]:
+    """([queries, leaves] ns, whether the rank has segments) for many ranks; one rank's segments at a time."""
+    out = np.zeros((len(rank), len(LEAVES)), np.int64)
+    known = np.zeros(len(rank), np.bool_)
+    for r in np.unique(rank).tolist():
+        segments = source(r)
+        if segments is None:
+            continue
+        mine = np.flatnonzero(rank == r)
+        out[mine] = LeafTime.of(segments).between(start[mine], end[mine])
+        known[mine] = True
+    return out, known

@@ -1,0 +1,245 @@
+"""Who straggles, how often, where, why, and how sure (METHODS e.7). Nobody is named on doubtful clocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import comb
+
+import numpy as np
+
+from traceview import units
+from traceview.analysis.blame import Ledger
+from traceview.analysis.cause import Cause, explain, sentence
+from traceview.analysis.groups import KIND, N_X_N, Columns
+from traceview.analysis.lateness import references
+from traceview.analysis.lateshare import Lateness, lateness, step_lengths
+from traceview.analysis.origin import Facts
+from traceview.analysis.places import places
+from traceview.analysis.shares import Axis, axis
+from traceview.analysis.timebase import TimeBase
+from traceview.analysis.types import Floats, Ints
+from traceview.config import DEFAULT, Config
+from traceview.result import ArrivalRow, BlameRow, Clock, Quality, StragglerRow
+from traceview.schema import COLL_KINDS
+
+MAX_ARRIVALS = 5_000  # rows of the arrival matrix, the latest first
+SIGNIFICANT = 0.01
+
+
+@dataclass(frozen=True)
+class Stragglers:
+    """Culprits by origin blame, the whole ledger, the arrival matrix, and what could not be told."""
+
+    rows: list[StragglerRow]
+    blame: list[BlameRow]
+    arrivals: list[ArrivalRow]
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """The common axis and what is known of it."""
+
+    base: TimeBase
+    hosts: dict[int, str]
+    rows: Clock | None = None
+
+    def bound(self, rank: int) -> int | None:
+        """Provable error of this rank against any other, ns; None = none is known. 0 on one host."""
+        if len(set(self.hosts.values())) < 2:
+            return 0
+        bounds = {h.host: h.bound_ns for h in (self.rows.hosts if self.rows else [])}
+        own, others = bounds.get(self.hosts[rank]), [b for h, b in bounds.items() if h != self.hosts[rank]]
+        if own is None or any(b is None for b in others):
+            return None
+        return own + max((b for b in others if b is not None), default=0)
+
+
+def find(
+    facts: Facts, ledger: Ledger, origin: Ints, clocks: Clocks, used: list[int], config: Config = DEFAULT
+) -> Stragglers:
+    """Stragglers of the steps ``used``. ``origin``: origin blame by rank (``origin.origin``)."""
+    c = facts.c
+    line = axis(facts.waited.instances)
+    medians = references(line, facts.waited.instances)
+    late = lateness(facts, line, medians, clocks.base, used, config)
+    blamed = origin + np.where(ledger.direct > 0, 0, ledger.at_least)
+    need = 2 if len(used) >= 3 else 1
+    steps_late = late.late.sum(axis=1)
+    enough = blamed >= config.min_blame_share * _waiter_time(facts, ledger, used)
+    fit = (steps_late >= need) & enough & (blamed > 0) & (late.clear > 0)
+    listed = np.flatnonzero(fit & late.real)
+    order = listed[np.lexsort((listed, -blamed[listed]))]
+    place = places(set(order.tolist()), clocks.hosts, c, config)
+    view = _View(facts, ledger, line, medians, late, clocks, len(used), config)
+    rows = [_row(view, r, int(blamed[r]), place[r]) for r in order.tolist()]
+    notes = _notes(late, listed, np.flatnonzero(fit & ~late.real))
+    return Stragglers(rows, _blame_rows(ledger, origin, clocks), _arrivals(facts, line, medians), notes)
+
+
+def _waiter_time(facts: Facts, ledger: Ledger, used: list[int]) -> Floats:
+    """Per rank: time in the used steps of the ranks that waited and share a group with it."""
+    c = facts.c
+    ranks = len(ledger.direct)
+    total = float(step_lengths(facts, np.array(sorted(used), np.int64)).sum())
+    waiting = np.zeros(ranks, np.bool_)
+    waiting[: len(ledger.waited)] = ledger.waited > 0
+    peers: list[set[int]] = [set() for _ in range(ranks)]
+    for g in c.groups:
+        seen = {r for r in g.members if r < ranks}
+        if len(seen) > 64:  # big groups are counted, not listed
+            continue
+        for r in seen:
+            peers[r] |= seen
+    out = np.zeros(ranks)
+    for r, others in enumerate(peers):
+        out[r] = sum(waiting[o] for o in others if o != r)
+    for g in c.groups:
+        seen_array = np.array([r for r in g.members if r < ranks], np.int64)
+        if len(seen_array) > 64:
+            out[seen_array] = np.maximum(out[seen_array], waiting[seen_array].sum() - waiting[seen_array])
+    none = out == 0  # no group facts, or only missing peers: all who wait
+    out[none] = waiting.sum() - waiting[none]
+    return np.maximum(out, 1) * total
+
+
+@dataclass(frozen=True)
+class _View:
+    """What a row of the table is made from."""
+
+    facts: Facts
+    ledger: Ledger
+    line: Axis
+    medians: Ints
+    late: Lateness
+    clocks: Clocks
+    steps: int
+    config: Config
+
+
+def _row(view: _View, rank: int, blamed: int, place: str) -> StragglerRow:
+    facts, ledger, late, clocks, config = view.facts, view.ledger, view.late, view.clocks, view.config
+    c, line, medians, steps = facts.c, view.line, view.medians, view.steps
+    owed = ledger.row_ns[line.row]
+    own = np.flatnonzero((c.rank[line.row] == rank) & (owed > 0) & (line.row != medians))
+    cause = explain(facts, line.row[own], medians[own], owed[own])
+    typical = int(late.clear_ns[rank] / late.clear[rank])
+    lower = ledger.direct[rank] == 0
+    bound = clocks.bound(rank)
+    sure: Quality = "lower_bound" if lower else "proved" if bound is not None and typical > bound else "estimated"
+    steps_late = int(late.late[rank].sum())
+    return StragglerRow(
+        rank=rank,
+        host=clocks.hosts.get(rank, ""),
+        blame_ns=int(ledger.at_least[rank] if lower else ledger.direct[rank]),
+        origin_blame_ns=blamed,
+        blame_inclusive_ns=int(ledger.inclusive[rank]),
+        late_steps=steps_late,
+        steps=steps,
+        kind=kind_of(steps_late, steps, config),
+        cause=cause.cause,
+        cause_terms_ns=cause.terms_ns,
+        place=place,
+        quality=sure,
+        last_ns=int(ledger.last[rank]),
+        marginal_ns=int(ledger.marginal[rank]),
+        last_count=int(ledger.last_count[rank]),
+        collectives=int(ledger.instances[rank]),
+        names=cause.names,
+        reference_rank=cause.reference,
+        explanation=_explanation(view, rank, blamed, cause, sure),
+    )
+
+
+def kind_of(late_steps: int, steps: int, config: Config = DEFAULT) -> str:
+    """persistent | intermittent | transient | too_few_steps."""
+    if steps < config.min_steps_for_kind:
+        return "too_few_steps"
+    share = late_steps / steps
+    if share >= config.persistent_share:
+        return "persistent"
+    return "transient" if share <= config.transient_share else "intermittent"
+
+
+def significant_last(ranks: int, steps: int, level: float = SIGNIFICANT) -> int | None:
+    """In how many of ``steps`` one rank must be last to be no chance (uniform null, Bonferroni over ranks).
+
+    None = no count is enough.
+    """
+    tail = 0.0
+    best = None
+    for count in range(steps, 0, -1):
+        tail += comb(steps, count) * (1 / ranks) ** count * (1 - 1 / ranks) ** (steps - count)
+        if ranks * tail > level:
+            break
+        best = count
+    return best
+
+
+def _explanation(view: _View, rank: int, blamed: int, cause: Cause, quality: str) -> str:
+    late, steps, config = view.late, view.steps, view.config
+    steps_late, first = int(late.late[rank].sum()), int(np.sum(late.worst == rank))
+    typical = units.time(late.clear_ns[rank] / late.clear[rank])
+    text = (
+        f"rank {rank} arrives {typical} after the median member on average, in {late.clear[rank]} collectives, "
+        f"late in {steps_late} of {steps} steps; "
+        f"the others lost {units.time(blamed)} waiting for it; {sentence(cause)}"
+    )
+    need = significant_last(late.share.shape[0], steps)
+    if need is not None and first >= need:
+        text += f"; latest of all in {first} of {steps} steps, more than chance"
+    if steps < config.min_steps_for_kind:
+        text += f"; {config.min_steps_for_kind - steps} more steps would tell how lasting it is"
+    if quality == "lower_bound":
+        text += "; at least, as ranks are missing"
+    return text
+
+
+def _notes(late: Lateness, listed: Ints, doubtful: Ints) -> list[str]:
+    out = []
+    unsure = np.setdiff1d(np.flatnonzero(late.unclear_ns > 0), listed)
+    for ranks, why in ((unsure, "is within the clock error"), (doubtful, "may be chance: more steps would tell")):
+        if len(ranks):
+            out.append(f"cannot tell whether ranks {units.ranks(ranks.tolist())} straggle: what they show {why}")
+    return out
+
+
+def _blame_rows(ledger: Ledger, origin: Ints, clocks: Clocks) -> list[BlameRow]:
+    """The ledger, a row for every rank that was waited for or waited; sums to the blamed straggler wait."""
+    some = ledger.direct + origin + ledger.inclusive + ledger.waited > 0
+    return [
+        BlameRow(
+            rank=r,
+            host=clocks.hosts.get(r, ""),
+            blame_ns=int(ledger.direct[r]),
+            origin_blame_ns=int(origin[r]),
+            blame_inclusive_ns=int(ledger.inclusive[r]),
+            last_ns=int(ledger.last[r]),
+            marginal_ns=int(ledger.marginal[r]),
+            waited_ns=int(ledger.waited[r]),
+        )
+        for r in np.flatnonzero(some).tolist()
+    ]
+
+
+def _arrivals(facts: Facts, line: Axis, medians: Ints) -> list[ArrivalRow]:
+    """Mean lateness after the median member and times last, per (group, kind, rank) of n x n collectives."""
+    c, found, m = facts.c, facts.waited.instances, facts.matches
+    take = (N_X_N[found.kind] & ~m.ambiguous & ~found.dark)[line.instance]
+    row, median, number = line.row[take], medians[take], line.instance[take]
+    if not len(row):
+        return []
+    ranks = int(c.rank.max()) + 1
+    key = ((c.group[row] + 1) * len(KIND) + c.kind[row]) * ranks + c.rank[row]
+    values, inverse, count = np.unique(key, return_inverse=True, return_counts=True)
+    total = np.bincount(inverse, np.maximum(found.ahead[median] - found.ahead[row], 0))
+    last = np.bincount(inverse, (found.last[number] == row) & (found.waited[number] > 0)).astype(np.int64)
+    mean = total / count
+    shown = np.sort(np.argsort(-mean, kind="stable")[:MAX_ARRIVALS])
+    return [_arrival(c, values[i], ranks, int(count[i]), round(float(mean[i])), int(last[i])) for i in shown.tolist()]
+
+
+def _arrival(c: Columns, key: int, ranks: int, n: int, mean: int, last: int) -> ArrivalRow:
+    family, rank = divmod(int(key), ranks)
+    group, kind = divmod(family, len(KIND))
+    return ArrivalRow(c.groups[group - 1].name if group else "", COLL_KINDS[kind], rank, n, mean, last)
