@@ -63,7 +63,9 @@ class _Cells:
 
     def grid(self, weight: Any = None) -> Floats:
         """Sum per rank and step."""
-        out: Floats = np.bincount(self.cell, weight, self.shape[0] * self.shape[1]).reshape(self.shape)
+        out: Floats = (
+            np.bincount(self.cell, weight, self.shape[0] * self.shape[1]).astype(np.float64).reshape(self.shape)
+        )
         return out
 
 
