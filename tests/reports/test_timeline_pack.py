@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from builders.timeline_world import World, build
 from traceview.errors import InternalError
+from traceview.result import BlameRow
 from traceview.run import write_part
 from traceview.schema import COLLECTIVES, GPU_OPS, HOST_RANGES
 from traceview_reports.html.timeline import timeline_section
@@ -171,6 +172,20 @@ def test_what_does_not_fit_is_left_out_and_the_text_stays_within_the_limit(world
     assert sum(texts) <= 1_500
     none = timeline_section(result, run, detail, Budget(bytes=0))
     assert none.embedded == 0 and len(json.loads(unpack(none.data, "meta"))["ranks"]) == 3
+
+
+def test_names_of_what_is_not_embedded_are_not_in_the_page(world):
+    run, result, detail = world
+    none = timeline_section(result, run, detail, Budget(bytes=0))
+    assert json.loads(unpack(none.data, "meta"))["names"] == []
+
+
+def test_only_ranks_with_a_share_of_the_blame_are_marked(world):
+    run, result, detail = world
+    rows = [BlameRow(r, "node-000", ns, ns, ns, ns, 0, 0) for r, ns in ((0, 9_000), (1, 2_000_000), (2, 1_000_000))]
+    blamed = timeline_section(msgspec.structs.replace(result, blame=rows), run, detail)
+    ranks = json.loads(unpack(blamed.data, "meta"))["ranks"]
+    assert [r["late"] for r in ranks] == [0, 1_000_000, 500_000], "per used step"
 
 
 def test_focus_comes_before_everything(world):

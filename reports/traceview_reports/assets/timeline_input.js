@@ -109,7 +109,7 @@ async function runSearch() {
   const mine = ++typed;
   S.hits = null;
   sayHits();
-  await search($("search").value.trim());
+  await search($("search").value.trim(), (k, n) => mine === typed && ($("hits").textContent = `searching… ${k} of ${n} ranks`));
   if (mine !== typed) return;
   sayHits();
   redraw();

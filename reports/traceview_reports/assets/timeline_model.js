@@ -51,14 +51,19 @@ function loadRank(rank) {
     const chunk = decodeChunk(bytes, head, S.meta);
     S.chunks.set(rank, chunk);
     for (const lane of chunk.lanes) if (lane.n) S.meta.to = Math.max(S.meta.to, lane.ts[lane.n - 1] + lane.du[lane.n - 1]);
-    layoutRows();
+    if (S.open.has(rank)) layoutRows();
     return chunk;
   });
   S.loading.set(rank, job);
   return job;
 }
 
-const loadAll = () => Promise.all(S.meta.chunks.map((h) => loadRank(h.rank)));
+async function loadAll(progress = () => {}) {
+  for (const [k, head] of S.meta.chunks.entries()) {
+    if (!S.chunks.has(head.rank)) progress(k, S.meta.chunks.length);
+    await loadRank(head.rank);
+  }
+}
 
 const LANE_ORDER = ["compute", "comm.", "copies", "other", "stream.", "idle", "host."];
 const laneOrder = (key) => LANE_ORDER.findIndex((k) => key.startsWith(k));
@@ -185,11 +190,11 @@ function partner(chunk, id, rank) {
   return other.byInstance.get(instance) ?? -1;
 }
 
-async function search(text) {
+async function search(text, progress) {
   S.hits = null;
   S.hitAt = -1;
   if (!text) return;
-  await loadAll();
+  await loadAll(progress);
   const want = text.toLowerCase(), match = Uint8Array.from(S.meta.names, (n) => (n.toLowerCase().includes(want) ? 1 : 0));
   const found = [];
   let total = 0;

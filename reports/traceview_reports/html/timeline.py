@@ -12,6 +12,7 @@ import numpy as np
 
 from traceview.analysis.phases import PHASES
 from traceview.analysis.types import Bools
+from traceview.config import DEFAULT
 from traceview.result import Result
 from traceview.run import Run
 from traceview.schema import COLL_KINDS, COLLECTIVES, GPU_CLASSES, GPU_OPS, HOST_KINDS, HOST_RANGES
@@ -119,7 +120,9 @@ def _span(detail: Detail, ranks: list[int]) -> int:
 
 def _ranks(result: Result, run: Run, ranks: list[int]) -> list[dict[str, Any]]:
     steps = max(1, len(result.run.steps.used))
-    late = {b.rank: b.origin_blame_ns // steps for b in result.blame}
+    blame = {b.rank: b.origin_blame_ns for b in result.blame}
+    least = DEFAULT.min_blame_share * sum(blame.values())  # below it a rank is not marked
+    late = {rank: ns // steps for rank, ns in blame.items() if ns >= least}
     return [{"rank": r, "host": run.parts[r].meta.host or "", "late": late.get(r, 0)} for r in ranks]
 
 
@@ -144,14 +147,17 @@ def _chunks(
 ) -> list[Chunk]:
     """Chunks of the picked ranks. What an event costs is learnt from the first rank, then the rest is picked."""
     ranks = [r for r in run.ranks if r in detail.ranks]
-    wanted = list(wanted_cells(result, ranks, steps, budget))
-    cost = _GUESS
-    first = pick(run, detail, wanted, min(budget.events, int(budget.bytes / cost) // 4))
+    steps, cost = list(steps), _GUESS
+    first = pick(
+        run, detail, wanted_cells(result, ranks, steps, budget), min(budget.events, int(budget.bytes / cost) // 4)
+    )
     for rank, chosen in list(first.chosen.items())[:1]:
         trial = build_chunk(run, detail, rank, chosen, Shared(Names(), FactTable()))
         if trial.events:
             cost = len(trial.text) / trial.events
-    found = pick(run, detail, wanted, min(budget.events, int(budget.bytes / cost)))
+    found = pick(
+        run, detail, wanted_cells(result, ranks, steps, budget), min(budget.events, int(budget.bytes / cost))
+    )
     return _within(run, detail, found.chosen, budget.bytes, shared)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from traceview.analysis.types import Ints
 from traceview_reports.html.timeline_data import GROUP_NAMES, GROUP_OF_PHASE, Detail, RankDetail
 
-_MAX_BINS, _MIN_BINS = 2_000, 240
+_MAX_BINS, _MIN_BINS = 2_000, 60
 _CELLS = 3_000_000  # bytes before compression, all ranks and groups
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]

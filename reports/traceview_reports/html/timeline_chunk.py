@@ -121,16 +121,27 @@ def _pieces(detail: RankDetail, origin: int, cells: Cells, chosen: Bools) -> tup
     return start[here], end[here], phase[here].astype(np.int64)
 
 
+def _adopt(events: Events, rows: Ints, local: Names, page: Names) -> None:
+    """Number the names by the page's table, which then holds only those of events that are embedded."""
+    texts = list(local.index)
+    used = np.union1d(events.name[rows], events.op[rows])
+    table = np.full(len(texts) + 1, -1, np.int64)  # -1 stays -1
+    table[used] = [page.of(texts[i]) if i >= 0 else -1 for i in used]
+    events.name, events.op = table[events.name], table[events.op]
+
+
 def build_chunk(run: Run, detail: Detail, rank: int, chosen: Bools, shared: Shared) -> Chunk:
     """The events of the chosen cells of a rank, in lanes, with its pieces as the last lane."""
     mine = detail.ranks[rank]
     cells = cells_of(mine, detail.origin_ns)
-    events = events_of(run, rank, detail, shared.names)
+    local = Names()
+    events = events_of(run, rank, detail, local)
     comm = comm_facts(run, rank, mine, shared.facts)
     lanes = lanes_of(events, comm, chosen[cells.of(events.start)])
     p_start, p_end, p_kind = _pieces(mine, detail.origin_ns, cells, chosen)
     rows = np.concatenate([lane.rows for lane in lanes]) if lanes else np.empty(0, np.int64)
     counts = [len(lane.rows) for lane in lanes] + ([len(p_start)] if len(p_start) else [])
+    _adopt(events, rows, local, shared.names)
     start = np.concatenate((events.start[rows], p_start))
     end = np.concatenate((events.end[rows], p_end))
     gap, bases = _gaps(start, end, counts)
