@@ -222,6 +222,10 @@ def test_step_of_a_host_time() -> None:
     marks = choose_marks(inputs(step_marks(*profiler(0, 4, 5, 6))))
     assert step_of(marks, 0, np.array([-1, 0, 99, 100, 299, 300])).tolist() == [NONE, 4, 4, 5, 6, NONE]
     assert step_of(marks, 1, np.array([0])).tolist() == [NONE]
+    # host time between neighbouring steps belongs to the earlier one, between captures to none
+    apart = [(0, "profiler_step", "ProfilerStep", k, b, b + 80) for k, b in ((4, 0), (5, 100), (9, 300))]
+    marks = choose_marks(inputs(step_marks(*apart)))
+    assert step_of(marks, 0, np.array([90, 179, 180, 250, 300])).tolist() == [4, 5, NONE, NONE, 9]
 
 
 def test_members_of_one_instance_in_different_steps_are_noted() -> None:

@@ -26,6 +26,16 @@ def make(source: str, rows: list[Columns], notes: list[str] | None = None) -> Ma
     return Marks(source, rank, step, start, end, thread, notes=notes or [])
 
 
+def stops(step: Ints, start: Ints, end: Ints) -> Ints:
+    """Where each host step of one rank stops: at the next mark if that is the next step, else at its own end.
+
+    Marks are ascending; METHODS b.1. Work launched before the stop belongs to the step.
+    """
+    following = np.append(start[1:], np.iinfo(np.int64).max)
+    adjacent = np.append(step[1:] == step[:-1] + 1, np.bool_(False))
+    return np.where(adjacent, following, np.minimum(end, following))
+
+
 # --- marks that the parser found by name
 
 

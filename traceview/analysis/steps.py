@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from traceview.analysis.marks import from_ranges, from_table, main_thread
+from traceview.analysis.marks import from_ranges, from_table, main_thread, stops
 from traceview.analysis.ops import NONE, ints
 from traceview.analysis.periods import from_period
 from traceview.analysis.types import Ints, Marks
@@ -160,8 +160,7 @@ def step_of(marks: Marks, rank: int, time: Ints) -> Ints:
     mine = np.flatnonzero(marks.rank == rank)
     if not len(mine):
         return np.full(len(time), NONE)
+    until = stops(marks.step[mine], marks.start[mine], marks.end[mine])
     i = np.searchsorted(marks.start[mine], time, "right") - 1
-    # up to the next mark: host time between two marks belongs to the earlier step, METHODS b.1
-    until = np.maximum(marks.end[mine], np.append(marks.start[mine][1:], marks.end[mine[-1:]]))
     inside = (i >= 0) & (time < until[np.maximum(i, 0)])
     return np.where(inside, marks.step[mine][np.maximum(i, 0)], NONE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceview.analysis.marks import stops
 from traceview.analysis.ops import CLS, HOST_DEVICE, Ops
 from traceview.analysis.types import Bools, Ints, Marks, Windows
 
@@ -20,7 +21,7 @@ def device_windows(marks: Marks, rank: int, ops: Ops, host_shift: int = 0) -> Wi
     mine = mine[np.argsort(marks.start[mine], kind="stable")]
     step = marks.step[mine]
     h, h_end = marks.start[mine] + host_shift, marks.end[mine] + host_shift
-    stop = _stops(step, h, h_end)
+    stop = stops(step, h, h_end)
     if not len(ops):
         lanes = [(HOST_DEVICE, h, stop)]
     else:
@@ -40,14 +41,6 @@ def device_windows(marks: Marks, rank: int, ops: Ops, host_shift: int = 0) -> Wi
 def concat(parts: list[Windows]) -> Windows:
     """Windows of several ranks as one."""
     return Windows(*(np.concatenate([getattr(p, name) for p in parts]) for name in Windows.__dataclass_fields__))
-
-
-def _stops(step: Ints, h: Ints, h_end: Ints) -> Ints:
-    """Where host step k stops: at the next mark if that is the next step, else at its own end."""
-    following = np.append(h[1:], FAR)
-    adjacent = np.append(step[1:] == step[:-1] + 1, np.bool_(False))
-    out: Ints = np.where(adjacent, following, np.minimum(h_end, following))
-    return out
 
 
 def _bounds(ops: Ops, on_device: Bools, h: Ints, stop: Ints) -> tuple[Ints, Ints]:
