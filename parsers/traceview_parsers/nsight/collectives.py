@@ -11,9 +11,10 @@ import pyarrow as pa
 from traceview.schema import COLL_FACTS, COLL_KINDS, COLLECTIVES
 from traceview.units import ranks as as_ranges
 from traceview_parsers.kernels import collective_kind, kernel
-from traceview_parsers.nsight.nccl import Calls, Facts
+from traceview_parsers.nsight.nccl import Calls, Communicator, Facts
 
 P2P_KINDS = ("send", "recv", "sendrecv")
+NOTHING = Facts()
 UNSETTLED = (None, "unknown", "sendrecv")
 
 
@@ -37,44 +38,40 @@ class CommRows:
         return {n: np.concatenate(v) if v else np.empty(0, np.int64) for n, v in self.columns.items()}
 
 
-def facts_of(rows: dict[str, Any], calls: Calls | None) -> list[Facts | None]:
-    """What NVTX ranges tell of each row; None where no range is known to belong to it."""
-    out: list[Facts | None] = [None] * len(rows["op"])
-    if calls is None or not out:
-        return out
-    window = np.where(rows["thread"] >= 0, calls.launches.containing(rows["thread"], rows["launch"]), -1)
+def facts_of(rows: dict[str, Any], calls: Calls | None) -> tuple[Any, list[Facts]]:
+    """What NVTX ranges tell: (per row: index of its facts, the distinct facts); facts 0 are ``NOTHING``."""
+    codes: dict[Facts, int] = {NOTHING: 0}
+    index = np.zeros(len(rows["op"]), np.int64)
+    if calls is None or not len(index):
+        return index, [NOTHING]
+    launched = rows["thread"] >= 0
+    window = np.where(launched, calls.launches.containing(rows["thread"], rows["launch"]), -1)
     inside = np.flatnonzero(window >= 0)
     order = inside[np.lexsort((rows["start"][inside], rows["launch"][inside], window[inside]))]
     cuts = np.flatnonzero(np.diff(window[order])) + 1
     for group in np.split(order, cuts) if len(order) else ():
         told = calls.facts(int(window[group[0]]), len(group))
-        for row, one in zip(group.tolist(), told, strict=True):
-            out[row] = one
-    return _with_torch(out, rows, calls)
-
-
-def _with_torch(facts: list[Facts | None], rows: dict[str, Any], calls: Calls) -> list[Facts | None]:
-    """The kind from torch's own range where the NCCL calls do not settle it: an all-to-all is sends and receives."""
-    at = np.where(rows["thread"] >= 0, calls.torch.containing(rows["thread"], rows["launch"]), -1)
+        index[group] = [codes.setdefault(one, len(codes)) for one in told]
+    # The kind from torch's own range where the NCCL calls do not settle it: an all-to-all is sends and receives.
+    at = np.where(launched, calls.torch.containing(rows["thread"], rows["launch"]), -1)
+    facts = list(codes)
     for row in np.flatnonzero(at >= 0).tolist():
-        kind, fact = calls.torch_kinds[int(at[row])], facts[row]
-        if kind and (fact is None or fact.kind in UNSETTLED):
-            facts[row] = replace(fact or Facts(), kind=kind)
-    return facts
+        kind, fact = calls.torch_kinds[int(at[row])], facts[index[row]]
+        if kind and fact.kind in UNSETTLED:
+            index[row] = codes.setdefault(replace(fact, kind=kind), len(codes))
+    return index, list(codes)
 
 
 def build(
     rows: dict[str, Any], texts: list[str], calls: Calls | None, epoch: int, members: dict[int, list[int]]
 ) -> Any:
     """The ``collectives`` table of kernels and peer copies. ``members``: communicator -> global ranks, if known."""
-    facts = facts_of(rows, calls)
+    index, facts = facts_of(rows, calls)
+    pairs, inverse = np.unique(index * len(texts) + rows["name"], return_inverse=True)
     comms = calls.comms if calls else {}
-    names = [texts[c] for c in rows["name"].tolist()]
-    known = [f or Facts() for f in facts]
-    kinds = _kinds(names, rows["stream"].tolist(), known)
-    groups = [None if f.comm is None else f"{f.comm:#x}" for f in known]
-    listed = [members.get(f.comm) if f.comm is not None else None for f in known]
-    sizes = [comms[f.comm].nranks if f.comm in comms else None for f in known]
+    told = [(facts[pair // len(texts)], texts[pair % len(texts)]) for pair in pairs.tolist()]
+    where = pa.array(inverse)
+    told_columns = {name: column.take(where) for name, column in _told(told, comms, members).items()}
     launch = rows["launch"]
     return COLLECTIVES.build(
         {
@@ -84,50 +81,66 @@ def build(
             "start": rows["start"] + epoch,
             "end": rows["end"] + epoch,
             "launch_start": pa.array(launch + epoch, mask=rows["thread"] < 0),
-            "kind": np.array([COLL_KINDS.index(k) for k in kinds], np.int8),
-            "group": _names(groups),
-            "members": _names([as_ranges(m) if m else None for m in listed]),
-            "group_size": pa.array(sizes, pa.int32()),
-            "p2p": [k in P2P_KINDS for k in kinds],
-            "src": pa.array([_global(m, f.src) for m, f in zip(listed, known, strict=True)], pa.int32()),
-            "dst": pa.array([_global(m, f.dst) for m, f in zip(listed, known, strict=True)], pa.int32()),
-            "bytes": pa.array([f.bytes for f in known], pa.int64()),
-            "coalesced": np.array([f.count for f in known], np.int32),
-            "comm_id": pa.array(groups, pa.string()),
-            "facts": np.array([_source(f) for f in facts], np.int8),
-            "name": _names(names),
+            **told_columns,
         },
         stored=True,
     )
 
 
-def _kinds(names: list[str], streams: list[int], known: list[Facts]) -> list[str]:
-    """Kind per row: from its ranges, else from its name. A kernel cut off from its launch by the edge of the capture
-    takes the kind that all others of its name on its stream have."""
-    told = [f.kind if f.kind != "unknown" else None for f in known]
-    others: dict[tuple[str, int], set[str]] = {}
-    for name, stream, kind in zip(names, streams, told, strict=True):
+def _told(
+    told: list[tuple[Facts, str]], comms: dict[int, Communicator], members: dict[int, list[int]]
+) -> dict[str, Any]:
+    """Columns of the distinct (facts, kernel name)."""
+    facts = [f for f, _ in told]
+    kinds = _kinds(told)
+    groups = [None if f.comm is None else f"{f.comm:#x}" for f in facts]
+    listed = [None if f.comm is None else members.get(f.comm) for f in facts]
+    sizes = [None if f.comm is None or f.comm not in comms else comms[f.comm].nranks for f in facts]
+    return {
+        "kind": _words(kinds, pa.int8()),
+        "group": _words(groups),
+        "members": _words([as_ranges(m) if m else None for m in listed]),
+        "group_size": pa.array(sizes, pa.int32()),
+        "p2p": pa.array([k in P2P_KINDS for k in kinds], pa.bool_()),
+        "src": pa.array([_global(m, f.src) for m, f in zip(listed, facts, strict=True)], pa.int32()),
+        "dst": pa.array([_global(m, f.dst) for m, f in zip(listed, facts, strict=True)], pa.int32()),
+        "bytes": pa.array([f.bytes for f in facts], pa.int64()),
+        "coalesced": pa.array([f.count for f in facts], pa.int32()),
+        "comm_id": pa.array(groups, pa.string()),
+        "facts": _words([_source(f) for f in facts], pa.int8()),
+        "name": _words([name for _, name in told]),
+    }
+
+
+def _kinds(told: list[tuple[Facts, str]]) -> list[str]:
+    """Kind per (facts, name): from the ranges, else from the name. A kernel cut off from its launch by the edge of
+    the capture takes the kind that all others of its name have."""
+    known = [f.kind if f.kind != "unknown" else None for f, _ in told]
+    others: dict[str, set[str]] = {}
+    for (_, name), kind in zip(told, known, strict=True):
         if kind is not None:
-            others.setdefault((name, stream), set()).add(kind)
+            others.setdefault(name, set()).add(kind)
     out = []
-    for name, stream, kind in zip(names, streams, told, strict=True):
-        common = others.get((name, stream), set())
+    for (_, name), kind in zip(told, known, strict=True):
+        common = others.get(name, set())
         out.append(kind or (next(iter(common)) if len(common) == 1 else kernel(name).kind or "unknown"))
     return out
 
 
-def _source(fact: Facts | None) -> int:
-    told = fact is not None and (fact.comm is not None or fact.bytes is not None)
-    return COLL_FACTS.index("payload" if told else "cpu_record" if fact else "name")
+def _words(values: list[Any], index: Any = None) -> Any:
+    """A dictionary array of texts; ``index``: type of its indices."""
+    return pa.array(values, pa.string()).cast(pa.dictionary(index or pa.int32(), pa.string()))
+
+
+def _source(fact: Facts) -> str:
+    if fact == NOTHING:
+        return "name"
+    return "payload" if fact.comm is not None or fact.bytes is not None else "cpu_record"
 
 
 def _global(members: list[int] | None, rank: int | None) -> int | None:
     """Global rank of a rank within a communicator; not told where the members are unknown."""
     return members[rank] if members is not None and rank is not None and rank < len(members) else None
-
-
-def _names(values: list[str | None]) -> Any:
-    return pa.array(values, pa.string()).dictionary_encode()
 
 
 def host_rows(thread: Any, start: Any, end: Any, names: list[str], epoch: int) -> Any:
@@ -143,7 +156,7 @@ def host_rows(thread: Any, start: Any, end: Any, names: list[str], epoch: int) -
             "p2p": [k in P2P_KINDS for k in kinds],
             "coalesced": np.ones(len(names), np.int32),
             "facts": np.full(len(names), COLL_FACTS.index("name"), np.int8),
-            "name": _names(list(names)),
+            "name": _words(names),
         },
         stored=True,
     )

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from traceview.schema import GPU_CLASSES, MEM_KINDS
 from traceview_parsers.nsight.names import Names
-from traceview_parsers.nsight.process import GPU_ROW, Processes, split
+from traceview_parsers.nsight.process import GPU_ROW, Process, Processes
 from traceview_parsers.nsight.source import NULL, Columns, Kind, Source
+from traceview_parsers.nsight.split import split
 
 INT = Kind.INT
 Tick = Callable[[int], None]
@@ -128,21 +129,29 @@ class GpuReader:
         rows["stream"] = context << 32 | (stream & 0xFFFFFFFF)
         for field, default in (("bytes", -1), ("name", 0), ("config", -1), ("cls", 0), ("mem", -1)):
             rows[field] = given.get(field, default)
-        lost = (start == NULL) | ((start == 0) & (end == 0))  # 0/0 = "not collected"
+        bad = np.where((start == NULL) | ((start == 0) & (end == 0)), 2, end < start)  # 0/0 = "not collected"
         device = _or(columns["deviceId"], 0)
         for key, index in split(columns["globalPid"]):
-            process = self._processes[key]
-            keep = ~lost[index]
-            mine, on = rows[index][keep], device[index][keep]
-            process.counts.events += len(keep)
-            process.counts.dropped += int(len(keep) - keep.sum())
-            process.counts.repaired += int((end[index][keep] < mine["start"]).sum())
-            process.gpu.append(on, mine)
-            process.cover(mine["start"], mine["end"])
-            process.gpu_names.update(np.flatnonzero(np.bincount(mine["name"])).tolist())
-            for one, at in split(on):
-                process.contexts.setdefault(one, set()).update(_distinct(mine["stream"][at] >> 32))
+            self._keep(self._processes[key], device[index], rows[index], bad[index])
         tick(len(rows))
+
+    @staticmethod
+    def _keep(process: Process, device: Any, rows: Any, bad: Any) -> None:
+        """``bad``: 2 = no times, dropped; 1 = ends before it starts, its end was moved."""
+        counts = process.counts
+        counts.events += len(rows)
+        if bad.any():
+            counts.dropped += int((bad == 2).sum())
+            counts.repaired += int((bad == 1).sum())
+            device, rows = device[bad < 2], rows[bad < 2]
+        if not len(rows):
+            return
+        process.gpu.append(device, rows)
+        process.cover(rows["start"], rows["end"])
+        process.gpu_names.update(np.flatnonzero(np.bincount(rows["name"])).tolist())
+        for one, at in split(device):
+            contexts = rows["stream"][at] >> 32
+            process.contexts.setdefault(one, set()).update(_distinct(contexts))
 
     def _kernel_class(self, code: Any) -> Any:
         if new := [_code(self._classify(text)) for text in self._names.texts[len(self._classes) :]]:

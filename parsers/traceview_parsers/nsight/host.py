@@ -11,8 +11,9 @@ from traceview.schema import HOST_KINDS
 from traceview_parsers.host_names import HostNames
 from traceview_parsers.nsight.gpu import Tick
 from traceview_parsers.nsight.names import Names
-from traceview_parsers.nsight.process import HOST_ROW, TID, Processes, split
+from traceview_parsers.nsight.process import HOST_ROW, TID, Processes
 from traceview_parsers.nsight.source import NULL, Columns, Kind, Source
+from traceview_parsers.nsight.split import split
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 SYNCHRONIZATION = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from traceview_parsers.nsight.split import split
+
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 _CALL = np.dtype([("id", "i8"), ("start", "i8"), ("end", "i8"), ("thread", "i4")])
-_BITS = 18
-_KEPT = 4
+_BITS = 17
+_KEPT = 3
 
 
 @dataclass(frozen=True)
@@ -42,27 +44,26 @@ class LaunchIndex:
         """Add calls; ids below 1 are no ids."""
         calls = np.empty(len(ids), _CALL)
         calls["id"], calls["start"], calls["end"], calls["thread"] = ids, start, end, thread
-        calls = calls[ids > 0]
-        parts = calls["id"] >> _BITS
-        for part in np.unique(parts).tolist():
-            self._present.add(part)
-            with (self._folder / f"calls{part}").open("ab") as file:
-                file.write(np.ascontiguousarray(calls[parts == part]).data)
+        for part, index in split(ids >> _BITS):
+            mine = calls[index][calls["id"][index] > 0] if part <= 0 else calls[index]
+            if part >= 0 and len(mine):
+                self._present.add(part)
+                with (self._folder / f"calls{part}").open("ab") as file:
+                    file.write(np.ascontiguousarray(mine).data)
 
     def find(self, ids: Ints) -> Launches:
         """The calls of these ids."""
         out = np.zeros(len(ids), _CALL)
         found = np.zeros(len(ids), np.bool_)
-        parts = ids >> _BITS
-        for part in np.unique(parts[ids > 0]).tolist():
+        for part, index in split(ids >> _BITS):
             if part not in self._present:
                 continue
-            calls = self._load(part)
-            rows = np.flatnonzero(parts == part)
-            at = np.minimum(np.searchsorted(calls["id"], ids[rows]), len(calls) - 1)
-            hit = calls["id"][at] == ids[rows]
-            out[rows[hit]] = calls[at[hit]]
-            found[rows[hit]] = True
+            calls, known = self._load(part)
+            at = np.minimum(np.searchsorted(known, ids[index]), len(known) - 1)
+            hit = known[at] == ids[index]
+            out[index] = calls[at]
+            found[index] = hit
+        out[~found] = np.zeros(1, _CALL)
         return Launches(out["start"], out["end"], out["thread"].astype(np.int64), found)
 
     def _load(self, part: int) -> Any:
@@ -73,7 +74,7 @@ class LaunchIndex:
         if not (calls["id"][1:] > calls["id"][:-1]).all():
             calls = calls[np.lexsort((-calls["end"], calls["start"], calls["id"]))]
             calls = calls[np.diff(calls["id"], prepend=-1) != 0]
-        self._loaded[part] = calls
+        self._loaded[part] = calls, np.ascontiguousarray(calls["id"])
         if len(self._loaded) > _KEPT:
             self._loaded.popitem(last=False)
-        return calls
+        return self._loaded[part]

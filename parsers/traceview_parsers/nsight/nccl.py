@@ -92,8 +92,8 @@ class Calls:
     torch_kinds: list[str | None]
     comms: dict[int, Communicator]
 
-    def facts(self, window: int, kernels: int) -> list[Facts | None]:
-        """Facts of the ``kernels`` kernels launched in a window, in launch order; None where it is not certain."""
+    def facts(self, window: int, kernels: int) -> list[Facts]:
+        """Facts of the ``kernels`` kernels launched in a window, in launch order; nothing where not certain."""
         calls = range(int(self.first[window]), int(self.first[window + 1]))
         if kernels == 1:
             return [self._combine(list(calls))]
@@ -104,7 +104,7 @@ class Calls:
             comms.setdefault(self._comm(c), []).append(c)
         if len(comms) == kernels and None not in comms:
             return [self._combine(group) for group in comms.values()]
-        return [None] * kernels
+        return [Facts()] * kernels
 
     def _comm(self, call: int) -> int | None:
         row = self.payload[call]

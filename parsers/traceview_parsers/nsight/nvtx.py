@@ -17,8 +17,9 @@ from traceview_parsers.host_names import HostNames, mark
 from traceview_parsers.nsight.gpu import Tick
 from traceview_parsers.nsight.host import HostReader
 from traceview_parsers.nsight.names import Names
-from traceview_parsers.nsight.process import TID, Processes, split
+from traceview_parsers.nsight.process import TID, Processes
 from traceview_parsers.nsight.source import NULL, Columns, Kind, Source
+from traceview_parsers.nsight.split import split
 
 NVTX = "NVTX_EVENTS"
 RANGES = (59, 60)  # push/pop, start/end

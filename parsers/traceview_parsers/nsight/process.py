@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,17 +32,6 @@ GPU_ROW = np.dtype(
 """``stream`` holds the context in its upper half; -1 stands for null in correlation, bytes, config and mem."""
 
 HOST_ROW = np.dtype([("start", "i8"), ("end", "i8"), ("name", "i4"), ("kind", "i1")])
-
-
-def split(keys: Ints) -> Iterator[tuple[int, Any]]:
-    """(key, index of its rows) per distinct key; one key alone costs nothing."""
-    if not len(keys):
-        return
-    if (keys == keys[0]).all():
-        yield int(keys[0]), slice(None)
-        return
-    for key in np.unique(keys).tolist():
-        yield key, np.flatnonzero(keys == key)
 
 
 def pid_of(global_pid: int) -> int:

@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 
 from traceview.errors import TraceviewError
 
-BATCH = 131_072
+BATCH = 65_536
+_MAX_STRETCHES = 20_000
 NULL = -(2**62)
 """NULL of an integer column; no id and no time of a report comes near."""
 
@@ -145,11 +146,28 @@ class SqliteSource:
         if not present or (not_null and not_null not in have):
             return
         select = ", ".join(f"{_AS_SQL[kind].format(_name(c))} AS {_name(c)}" for c, kind in present.items())
-        where = f" WHERE {_name(not_null)} IS NOT NULL" if not_null else ""
-        sql = f"SELECT {select} FROM {_name(table)}{where}"
-        for columns in self._select(table, sql, present):
-            rows = len(next(iter(columns.values())))
-            yield columns | {c: _fill(kind, rows) for c, kind in wanted.items() if c not in present}
+        tests = [f"{_name(not_null)} IS NOT NULL"] if not_null else []
+        for stretch in self._stretches(table):
+            where = " AND ".join([*tests, *stretch])
+            sql = f"SELECT {select} FROM {_name(table)}" + (f" WHERE {where}" if where else "")
+            for columns in self._select(table, sql, present):
+                rows = len(next(iter(columns.values())))
+                yield columns | {c: _fill(kind, rows) for c, kind in wanted.items() if c not in present}
+
+    def _stretches(self, table: str) -> list[list[str]]:
+        """Conditions that cut a table into stretches of ``BATCH`` rows.
+
+        connectorx reads ahead without limit, so each query must be small for memory to be bounded.
+        """
+        try:
+            low, high = self._db.execute(f"SELECT min(rowid), max(rowid) FROM {_name(table)}").fetchone()
+        except sqlite3.Error:  # a table WITHOUT ROWID, or a damaged one
+            return [[]]
+        if low is None:
+            return []
+        if (high - low) // BATCH > _MAX_STRETCHES:  # row ids with large gaps
+            return [[]]
+        return [[f"rowid BETWEEN {first} AND {first + BATCH - 1}"] for first in range(low, high + 1, BATCH)]
 
     def _select(self, table: str, sql: str, kinds: Mapping[str, Kind]) -> Iterator[Columns]:
         done = 0

@@ -15,7 +15,7 @@ import numpy as np
 
 Rows = np.ndarray[Any, np.dtype[Any]]
 BLOCK = 4_096
-OUT = 131_072
+OUT = 65_536
 
 
 @dataclass(frozen=True)
