@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from traceview.run import Part, PartMeta, SourceMeta, write_part
-from traceview.schema import GPU_CLASSES, GPU_OPS, HOST_KINDS, HOST_RANGES, MARK_SOURCES, STEP_MARKS
+from traceview.schema import GPU_CLASSES, GPU_OPS, HOST_KINDS, HOST_RANGES, STEP_MARKS
 from traceview_parsers.kernels import kernel
 from traceview_parsers.nsight import collectives
 from traceview_parsers.nsight.collectives import CommRows
@@ -143,8 +143,7 @@ class PartWriter:
             },
             stored=True,
         )
-        text = [MARK_SOURCES[s] + series[i] for i, s in enumerate(source)]
-        return table.take(pa.array(np.lexsort((start[order], np.array(text)))))
+        return table.take(pa.array(np.lexsort((start[order], np.array(series), np.array(source)))))
 
     def _collectives(self, process: Process, rows: CommRows, calls: Any, members: Any) -> Iterator[Any]:
         """Made when asked for: after ``_gpu`` has been written."""

@@ -12,7 +12,7 @@ from traceview_parsers.nsight.process import Process
 from traceview_parsers.nsight.report import Report
 
 # 'rank3', 'rank_3', 'rep.3' (nsys profile -o rep.%q{RANK}); 'report1' is nsys's own default name, not a rank.
-_IN_NAME = (re.compile(r"rank[-_.=]?(\d{1,5})(?!\d)", re.I), re.compile(r"[._-](\d{1,5})$"))
+_IN_NAME = (re.compile(r"rank[-_.=]?(\d{1,5})(?!\d)", re.I), re.compile(r"\.(\d{1,5})$"))
 
 
 @dataclass(frozen=True)

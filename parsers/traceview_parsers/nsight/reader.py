@@ -88,6 +88,8 @@ class ReportReader:
         """The processes that are ranks: those with GPU work; if there are none, those with ranges or calls."""
         ordered = sorted(self.processes.values(), key=lambda p: p.key)
         working = [p for p in ordered if p.gpu.rows] or [p for p in ordered if p.host.rows]
+        if not working and self.source.damage:
+            raise TraceviewError(f"{self.path}: the database is damaged ({self.source.damage[0]}); export it again")
         if not working:
             raise TraceviewError(
                 f"{self.path}: no GPU work, no CUDA call and no NVTX range in this export; record with "

@@ -17,7 +17,7 @@ SQLITE = b"SQLite format 3\x00"
 RAW = b"NVIDIA Tegra Profiler Report"
 LFS = b"version https://git-lfs"
 SUFFIXES = (".sqlite", ".nsys-rep", ".qdrep", ".qdstrm")
-_EVIDENCE = ("META_DATA_EXPORT", "EXPORT_META_DATA", "NVTX_EVENTS", "TARGET_INFO_SYSTEM_ENV")
+_EVIDENCE = ("META_DATA_EXPORT", "EXPORT_META_DATA", "NVTX_EVENTS", "OSRT_API", "TARGET_INFO_SYSTEM_ENV")
 _VERSION = re.compile(rb"(20\d\d)[.@](\d+)[.@](\d+)(?:[.@](\d+))?")
 _VERSION_DEPTH = 1 << 20
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +22,7 @@ from traceview.errors import TraceviewError
 
 BATCH = 65_536
 _MAX_STRETCHES = 20_000
+_STDLIB_BATCH = 8_192
 NULL = -(2**62)
 """NULL of an integer column; no id and no time of a report comes near."""
 
@@ -188,16 +188,21 @@ class SqliteSource:
         yield from self._stdlib(table, sql, kinds, done)
 
     def _stdlib(self, table: str, sql: str, kinds: Mapping[str, Kind], skip: int) -> Iterator[Columns]:
-        """The same rows by the standard library, from row ``skip`` on."""
+        """The same rows by the standard library, from row ``skip`` on, up to the first that is damaged."""
+        cursor = self._db.cursor()
+        rows: list[tuple[Any, ...]] = []
         try:
-            with closing(self._db.execute(f"{sql} LIMIT -1 OFFSET {skip}")) as cursor:
-                while rows := cursor.fetchmany(BATCH // 8):
-                    yield {
-                        name: _from_python(values, kind)
-                        for (name, kind), values in zip(kinds.items(), zip(*rows, strict=True), strict=True)
-                    }
+            for row in cursor.execute(f"{sql} LIMIT -1 OFFSET {skip}"):
+                rows.append(row)
+                if len(rows) == _STDLIB_BATCH:
+                    yield _transposed(rows, kinds)
+                    rows = []
         except sqlite3.Error as error:
             self.damage.append(f"{table}: {error}")
+        finally:
+            cursor.close()
+        if rows:
+            yield _transposed(rows, kinds)
 
     def close(self) -> None:
         self._db.close()
@@ -221,6 +226,11 @@ def _plain(column: Any, kind: Kind) -> Any:
     if kind is Kind.INT or kind is Kind.FLOAT:
         return column.to_numpy(zero_copy_only=False)
     return column
+
+
+def _transposed(rows: list[tuple[Any, ...]], kinds: Mapping[str, Kind]) -> Columns:
+    pairs = zip(kinds.items(), zip(*rows, strict=True), strict=True)
+    return {name: _from_python(values, kind) for (name, kind), values in pairs}
 
 
 def _from_python(values: tuple[Any, ...], kind: Kind) -> Any:
