@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from traceview.analysis import blame, clock, match, steps, waits
+from traceview.analysis import blame, clock, match, origin, steps, stragglers, waits
+from traceview.analysis.groups import columns
 from traceview.analysis.types import Matches
 from traceview.run import Run
+from traceview.schema import GPU_OPS, HOST_RANGES
 
 if TYPE_CHECKING:
     from traceview.pipeline.flow import Frame, Lanes, StudyOptions
@@ -37,7 +39,32 @@ def align(run: Run, base: Frame, how: StudyOptions) -> Across:
     return Across(matches, alignment, waited)
 
 
-def ledger(base: Frame, across: Across, lanes: Lanes) -> blame.Ledger:
-    """Who owes the exposed waiting of the used steps (METHODS e.3)."""
+@dataclass(frozen=True)
+class Blamed:
+    """The ledger of the exposed waiting, the culprits, and the critical path."""
+
+    ledger: blame.Ledger
+    found: stragglers.Stragglers
+
+
+def attribute(run: Run, base: Frame, across: Across, lanes: Lanes, how: StudyOptions) -> Blamed:
+    """Who owes the exposed waiting of the used steps, who started it, and why (METHODS e.3 to e.7)."""
+    c = columns(base.collectives)
     pieces = lanes.all_pieces()
-    return blame.blame(pieces, base.collectives, across.matches, across.waits, base.step_of_row, base.used_row)
+    owed = blame.blame(pieces, c, across.matches, across.waits, base.step_of_row, base.used_row)
+    segments = {lane.rank: lane.segments for lane in reversed(lanes.lanes)}
+    facts = origin.Facts(
+        c=c,
+        matches=across.matches,
+        waited=across.waits,
+        pieces=pieces,
+        windows=base.windows,
+        step_of_row=base.step_of_row,
+        segments=segments.get,
+        gpu_ops=lambda r: run.table(GPU_OPS, r),
+        host_ranges=lambda r: run.table(HOST_RANGES, r),
+    )
+    clocks = stragglers.Clocks(across.alignment.base, {r: run.host(r) for r in run.ranks}, across.alignment.clock)
+    used = sorted(set(base.marks.step.tolist()) - set(base.marks.excluded))
+    found = stragglers.find(facts, owed, origin.origin(facts, owed), clocks, used, how.config)
+    return Blamed(owed, found)

@@ -8,16 +8,14 @@ import numpy as np
 
 from traceview import __version__
 from traceview.analysis import bandwidth, kernels, rollup
-from traceview.analysis.blame import Ledger
 from traceview.analysis.findings import find_all
 from traceview.analysis.verdict import judge
 from traceview.config import Config
 from traceview.pipeline import rows
-from traceview.pipeline.across import Across
+from traceview.pipeline.across import Across, Blamed
 from traceview.pipeline.flow import Frame, Lanes, StudyOptions
 from traceview.pipeline.wiring import wire
 from traceview.result import (
-    BlameRow,
     CollectiveRow,
     Excluded,
     Metric,
@@ -35,7 +33,7 @@ from traceview.run import PartMeta, Run, SourceMeta
 from traceview_parsers.kernels import unclassified
 
 
-def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Ledger, how: StudyOptions) -> Result:
+def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed, how: StudyOptions) -> Result:
     """The result of a run: rows, metrics, findings, verdict. InternalError if a sum does not hold."""
     config = how.config
     rollup.check(lanes.windows)
@@ -52,10 +50,10 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Ledger
         window_rows=lanes.windows,
         metrics=_metrics(lanes, steps, budget.wall_ns, budget.leaves_ns, estimated=base.marks.estimated),
         collective_rows=_collectives(base, across, lanes, fabric, config),
-        straggler_rows=[],
+        straggler_rows=blamed.found.rows,
         clock=across.alignment.clock,
         findings=[],
-        quality=_quality(run, base, across, lanes, notes),
+        quality=_quality(run, base, across, lanes, [*notes, *blamed.found.notes]),
         step_rows=steps,
         rank_rows=rollup.ranks(
             lanes.windows,
@@ -63,7 +61,8 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Ledger
             {r: m.device_name or "" for r, m in metas.items()},
             {r for r, m in metas.items() if m.source.truncated},
         ),
-        blame=_blame(blamed, hosts),
+        blame=blamed.found.blame,
+        arrivals=blamed.found.arrivals,
         kernels=kernels.table(lanes.kernels),
         copies=lanes.copies.rows(),
         idle=rows.idle(used),
@@ -166,24 +165,6 @@ def _collectives(
         exposed_row=lanes.exposed_of_row,
     )
     return bandwidth.collective_rows(table, across.matches, timing, fabric, config)
-
-
-def _blame(found: Ledger, hosts: dict[int, str]) -> list[BlameRow]:
-    out = [
-        BlameRow(
-            rank=r,
-            host=host,
-            blame_ns=int(found.direct[r]),
-            origin_blame_ns=int(found.direct[r]),
-            blame_inclusive_ns=int(found.inclusive[r]),
-            last_ns=int(found.last[r]),
-            marginal_ns=int(found.marginal[r]),
-            waited_ns=int(found.waited[r]),
-        )
-        for r, host in hosts.items()
-        if r < len(found.direct)
-    ]
-    return sorted(out, key=lambda b: (-b.origin_blame_ns, b.rank))
 
 
 def _quality(run: Run, base: Frame, across: Across, lanes: Lanes, notes: list[str]) -> QualityInfo:

@@ -36,7 +36,7 @@ def study_run(run: Run, how: StudyOptions) -> Study:
     base = flow.frame(run, how)
     aligned = across.align(run, base, how)
     lanes = flow.decompose_all(run, base, aligned, how)
-    blamed = across.ledger(base, aligned, lanes)
+    blamed = across.attribute(run, base, aligned, lanes, how)
     result = assemble.assemble(run, base, aligned, lanes, blamed, how)
     return Study(run, result, detail_of(run, base, aligned, lanes))
 
