@@ -91,9 +91,10 @@ def _name(facts: Facts, late: Arrivals, total: dict[str, int], group: str) -> Ca
     if size[bucket] <= 0:
         return Cause("unknown", total, [], **shared)
     own, other = _both(facts, late, bucket)
-    names = _different(own, other)
     if bucket != "compute":
-        return Cause(bucket, total, names, **shared)
+        return Cause(bucket, total, _different(own, other), **shared)
+    own, other = _whole_steps(facts, late, reference) or (own, other)
+    names = _different(own, other)
     slower, more, ratio, uniform = _split(own, other)
     if not own or not other or slower + more <= 0:
         return Cause("unknown", total, names, **shared)
@@ -113,6 +114,24 @@ def _both(facts: Facts, late: Arrivals, bucket: str) -> tuple[Sums, Sums]:
     if bucket in HOST_OF:
         return _pair(c, sides, facts.host_ranges, ("kind", HOST_KINDS, HOST_OF[bucket]))
     return {}, {}
+
+
+def _whole_steps(facts: Facts, late: Arrivals, reference: int) -> tuple[Sums, Sums] | None:
+    """Compute by name over the whole steps; None if that does not show the culprit behind its reference.
+
+    Inside P the reference has fewer kernels left: beside its waiting collective it computed on.
+    """
+    w = facts.windows
+    steps = np.unique(facts.step_of_row[late.row])
+    culprit = int(facts.c.rank[late.row[0]])
+    out: list[Sums] = []
+    for r in (culprit, reference):
+        own, table = (w.rank == r) & np.isin(w.step, steps), facts.gpu_ops(r)
+        if table is None or not own.any():
+            return None
+        out.append(sums_by_name(table, w.start[own], w.end[own], ("cls", GPU_CLASSES, GPU_OF["compute"])))
+    slower, more, _, _ = _split(out[0], out[1])
+    return (out[0], out[1]) if slower + more > 0 else None
 
 
 def _pair(
