@@ -179,6 +179,8 @@ class StragglerRow(msgspec.Struct):
     names: list[str] = []
     """Kernels or ranges that differ from the reference rank, the largest first."""
     reference_rank: int | None = None
+    slowdown: float | None = None
+    """the same kernels take this many times as long as on the reference rank; only for compute_slower"""
     explanation: str = ""
 
 

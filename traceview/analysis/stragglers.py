@@ -147,6 +147,7 @@ def _row(view: _View, rank: int, blamed: int, place: str) -> StragglerRow:
         collectives=int(ledger.instances[rank]),
         names=cause.names,
         reference_rank=cause.reference,
+        slowdown=cause.ratio if cause.cause == "compute_slower" else None,
         explanation=_explanation(view, rank, blamed, cause, sure),
     )
 

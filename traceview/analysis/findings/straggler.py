@@ -49,6 +49,8 @@ def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int) ->
     advice, owner = ADVICE[first.cause]
     ranks = units.ranks([r.rank for r in rows])
     name = f"{who} (ranks {ranks})" if who.startswith("node") else f"{who} on {first.host.lstrip('?')}"
+    what = f"computes {first.slowdown:.2f}x slower than its peers" if first.slowdown else CAUSE_WORDS[first.cause]
+    others = len(result.run.ranks) - len(rows)
     lost = sum(r.origin_blame_ns for r in rows)
     evidence = [
         f"late in {first.late_steps} of {first.steps} steps, last in {first.last_count} of {first.collectives}",
@@ -61,7 +63,7 @@ def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int) ->
     window = worst_of_rank(result, first.rank)
     return Finding(
         id=f"straggler-{first.rank}",
-        title=f"{name} holds the others: {CAUSE_WORDS[first.cause]}",
+        title=f"{name} {what}; {others} other{'s' * (others != 1)} wait{'s' * (others == 1)}",
         saving_ns_per_step=min(saving, step_ns(result)),
         basis="the median rank's exposed wait that goes back to it: the gain if it becomes typical",
         confidence="proved" if first.quality == "proved" else "likely",
@@ -81,13 +83,13 @@ def typical_wait(result: Result) -> int:
 
 
 CAUSE_WORDS = {
-    "compute_slower": "its kernels run slower",
-    "compute_more_work": "it has more work",
-    "data": "its input is late",
-    "host": "its host is late",
-    "copies": "its copies are slow",
-    "communication": "earlier communication holds it",
-    "unknown": "the cause is not in its trace",
+    "compute_slower": "computes slower than its peers",
+    "compute_more_work": "has more work than its peers",
+    "data": "waits for its input",
+    "host": "has a late host thread",
+    "copies": "waits for its own copies",
+    "communication": "is held by an earlier communication",
+    "unknown": "arrives late, its own trace does not say why",
 }
 
 
