@@ -177,7 +177,7 @@ def _rank(
 
 
 def _order(lane: Lane) -> tuple[bool, bool]:
-    return lane.key.startswith("host."), lane.key != "compute"
+    return lane.key.startswith("host."), not lane.key.startswith("compute")
 
 
 def _steps(result: Result, detail: Detail, rank: int, window: tuple[int, int]) -> Iterator[Event]:

@@ -219,6 +219,18 @@ def test_host_collectives_are_lanes_with_their_waiting(tmp_path):
     assert columns["wait"][unknown] == 0 and columns["phase"][unknown] == 1, "unmatched is unresolved"
 
 
+def test_a_second_device_has_lanes_of_its_own(tmp_path):
+    run, result, detail = build(tmp_path, World(ranks=1, steps=1, kernels=4, late=0, host=False))
+    part = run.parts[0]
+    ops = part.table(GPU_OPS)
+    again = ops.set_column(0, ops.schema.field(0), pa.array([1] * len(ops), pa.int32()))
+    both = pa.concat_tables([ops, again]).unify_dictionaries()
+    meta = msgspec.structs.replace(part.meta, rows={})
+    run.parts[0] = write_part(tmp_path / "two", meta, {"gpu_ops": both, "collectives": part.table(COLLECTIVES)})
+    keys = {x[0]: 0 for x in events(timeline_section(result, run, detail), 0)[3]}
+    assert {"compute", "compute (GPU 1)", "comm.allreduce", "comm.unknown (GPU 1)", "copies (GPU 1)"} <= keys.keys()
+
+
 spans = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=40)
 
 

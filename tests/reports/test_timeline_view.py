@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from builders.timeline_page import page as page_around
-from builders.timeline_world import World, build
+from builders.timeline_world import KERNELS, World, build
 from traceview_reports.html.timeline import timeline_section
 from traceview_reports.html.timeline_data import Budget
 
@@ -121,6 +121,23 @@ def test_keys_zoom_pan_step_and_reset(plain, ready):
     page.keyboard.type("2")
     page.keyboard.press("Enter")
     assert page.evaluate(f"{VIEW}.state.step") == 2
+
+
+def test_events_are_selected_from_the_keyboard(plain, ready):
+    page = ready(plain)
+    page.locator("#tv-tl-canvas").focus()
+    chosen = f"(() => {{ const s = {VIEW}.state.selected; return [s.rank, s.id] }})()"
+    page.keyboard.press(".")
+    first = page.evaluate(chosen)
+    page.keyboard.press(".")
+    assert page.evaluate(chosen) == [first[0], first[1] + 1]
+    page.keyboard.press(",")
+    assert page.evaluate(chosen) == first
+    assert page.locator("#tv-tl-detail h3").inner_text() in KERNELS
+    page.keyboard.press(">")
+    assert "ncclDevKernel_AllReduce" in page.locator("#tv-tl-detail h3").inner_text()
+    page.keyboard.press("<")
+    assert page.locator("#tv-tl-detail h3").inner_text() in KERNELS
 
 
 def test_search_finds_counts_and_walks_hits(plain, ready):

@@ -115,6 +115,25 @@ async function runSearch() {
   redraw();
 }
 
+// The next or previous event of the selected one's lane; without one, the first in the view.
+function stepEvent(by) {
+  const { selected } = S, row = (selected && selected.id >= 0 && rowOfEvent(selected.rank, selected.id)) || S.rows.find((r) => r.lane && r.rank === (S.rank ?? r.rank));
+  if (!row || !row.lane.n) return;
+  const lane = row.lane, at = selected && selected.id >= 0 ? laneIndex(lane, selected.id) : -1;
+  const k = at < 0 ? lowerBound(lane.ts, S.view[0], 0, lane.n - 1) : Math.max(0, Math.min(lane.n - 1, at + by));
+  select(row.rank, eventId(lane, k), true);
+}
+
+// The nearest event of the lane above or below.
+function stepLane(by) {
+  const { selected } = S, from = selected && selected.id >= 0 && rowOfEvent(selected.rank, selected.id);
+  if (!from) return stepEvent(1);
+  const lanes = S.rows.filter((r) => r.lane && r.lane.n), to = lanes[lanes.indexOf(from) + by];
+  if (!to) return;
+  const t = S.chunks.get(selected.rank).ts[selected.id], i = lowerBound(to.lane.ts, t, 0, to.lane.n - 1);
+  select(to.rank, eventId(to.lane, i > 0 && t - to.lane.ts[i - 1] < Math.abs(to.lane.ts[i] - t) ? i - 1 : i), true);
+}
+
 function focusSelected() {
   if (!S.selected || S.selected.id < 0) return;
   const chunk = S.chunks.get(S.selected.rank), ts = chunk.ts[S.selected.id], du = Math.max(chunk.du[S.selected.id], 10);
@@ -164,6 +183,7 @@ const KEYS = {
   ArrowDown: () => scrollBy(66), ArrowUp: () => scrollBy(-66), PageDown: () => scrollBy(D.h - TOP - 40), PageUp: () => scrollBy(TOP + 40 - D.h),
   0: () => setView(0, S.meta.span), Home: () => setView(0, S.meta.span), f: focusSelected, n: () => nextHit(1), p: () => nextHit(-1),
   "/": () => $("search").focus(), g: () => $("goto").focus(), "[": () => nextStep(-1), "]": () => nextStep(1), m: measureSelected,
+  ".": () => stepEvent(1), ",": () => stepEvent(-1), ">": () => stepLane(1), "<": () => stepLane(-1),
   "?": () => ($("help").hidden = !$("help").hidden), Escape: escape,
   Enter: () => toggleRank(S.rank ?? S.order[0]), e: () => toggleRank(S.rank ?? S.order[0]),
 };

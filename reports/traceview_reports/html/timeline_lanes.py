@@ -71,6 +71,8 @@ class Events:
     """row in the collectives table, -1 = none"""
     host: Bools
     thread: Ints
+    device: Ints
+    """-1 on the host"""
 
 
 def starts_first(start: Ints, end: Ints) -> Ints:
@@ -160,6 +162,7 @@ def _gpu(run: Run, rank: int, detail: RankDetail, origin: int, names: Names) -> 
         "comm": comm,
         "host": np.zeros(len(start), bool),
         "thread": thread,
+        "device": _numbers(table["device"], 0),
     }
 
 
@@ -189,6 +192,7 @@ def _host(run: Run, rank: int, detail: RankDetail, origin: int, names: Names) ->
         "bytes": np.zeros(n, np.int64),
         "comm": np.concatenate((plain, rows)),
         "host": np.ones(n, bool),
+        "device": none,
         "thread": np.concatenate((_numbers(table["thread"], 0), _numbers(colls["stream"], 0)[rows])),
     }
 
@@ -264,25 +268,36 @@ def _levels(key: str, label: str, rows: Ints, events: Events, limit: int = 1 << 
     return [Lane(key, label, d, rows[depth == d]) for d in range(int(depth.max(initial=-1)) + 1)]
 
 
-def lanes_of(events: Events, comm: CommFacts, chosen: Bools) -> list[Lane]:
-    """Lanes of the chosen events: communication by kind, then the other GPU lanes, then the host's threads."""
-    out: list[Lane] = []
+def _comm_kind(events: Events, comm: CommFacts) -> Ints:
+    """Kind of every communication event (n,), "unknown" where no row tells it; -1 for all others."""
     unknown = COLL_KINDS.index("unknown")
     gpu_comm = ~events.host & (events.kind == GPU_CLASSES.index("comm"))
-    is_comm = (events.comm >= 0) | gpu_comm
-    kind = np.full(len(chosen), -1, np.int64)
-    kind[is_comm] = unknown
+    kind = np.where(gpu_comm, unknown, -1)
     if len(comm.kind):
         kind = np.where(events.comm >= 0, comm.kind[events.comm], kind)
+    return kind
+
+
+def lanes_of(events: Events, comm: CommFacts, chosen: Bools) -> list[Lane]:
+    """Lanes of the chosen events: communication by kind, then the other GPU lanes, then the host's threads.
+
+    A rank with several devices has lanes of each; those of all but the first say which.
+    """
+    out: list[Lane] = []
+    kind = _comm_kind(events, comm)
+    devices = np.unique(events.device[chosen])
+    places = [(int(d), "" if d == devices[devices >= 0][0] else f" (GPU {d})") for d in devices if d >= 0]
     for k, name in enumerate(COLL_KINDS):
-        words = "other communication" if k == unknown else name.replace("_", "-")
-        for host, suffix in ((False, ""), (True, " (host)")):
-            rows = np.flatnonzero(chosen & (kind == k) & (events.host == host))
+        words = "other communication" if name == "unknown" else name.replace("_", "-")
+        for device, suffix in (*places, (-1, " (host)")):
+            rows = np.flatnonzero(chosen & (kind == k) & (events.device == device))
             out += _levels(f"comm.{name}{suffix}", words + suffix, rows, events)
     for key, label, classes in _GPU_LANES:
-        wanted = np.isin(events.kind, [GPU_CLASSES.index(c) for c in classes])
-        out += _levels(key, label, np.flatnonzero(chosen & wanted & ~events.host & ~is_comm), events)
-    hosts = np.flatnonzero(chosen & events.host & ~is_comm)
+        wanted = chosen & np.isin(events.kind, [GPU_CLASSES.index(c) for c in classes]) & (kind < 0)
+        for device, suffix in places:
+            rows = np.flatnonzero(wanted & (events.device == device))
+            out += _levels(key + suffix, label + suffix, rows, events)
+    hosts = np.flatnonzero(chosen & events.host & (kind < 0))
     threads, counts = np.unique(events.thread[hosts], return_counts=True)
     for thread in threads[np.argsort(-counts, kind="stable")][:MAX_THREADS]:
         rows = hosts[events.thread[hosts] == thread]
