@@ -146,7 +146,7 @@ def _hand_on(facts: Facts, line: Axis, pieces: _Pieces, passing: _Passing, moved
     row, each = pieces.row[take], weight[take]
     point = facts.waited.phases.sub[row] == P2P
     if point.any():
-        peer = _late_peer(facts, row[point])
+        peer = late_peer(facts, row[point])
         ns = each[point] * (pieces.end - pieces.start)[take][point]
         out += np.bincount(np.where(peer >= 0, peer, row[point]), ns, len(c))
     take, row, each = take[~point], row[~point], each[~point]
@@ -171,7 +171,7 @@ def _ranges(c: Columns, pieces: _Pieces, passing: _Passing) -> tuple[Ints, Ints]
     return low, np.maximum(low, high)
 
 
-def _late_peer(facts: Facts, rows: Ints) -> Ints:
+def late_peer(facts: Facts, rows: Ints) -> Ints:
     """The direct peer that a point-to-point row waited for: the later one of its sender and receiver."""
     partners, ahead = facts.waited.instances.partners, facts.waited.instances.ahead
     sender, receiver = partners.sender[rows], partners.receiver[rows]
