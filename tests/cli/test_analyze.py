@@ -112,3 +112,12 @@ def test_help_imports_nothing_heavy() -> None:
     env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
     assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_only_a_log_is_not_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "nccl.log"
+    log.write_text("node-1:10:11 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>\n")
+    assert entry(["analyze", str(log)]) == 2
+    assert "only logs" in capsys.readouterr().err
+    assert entry(["inspect", str(log)]) == 0
+    assert "traces" in capsys.readouterr().out

@@ -78,7 +78,7 @@ def take(run: Run) -> Inventory:
         logs=[p.meta.source for p in run.logs],
         unread=run.unread,
         problems=run.problems,
-        lacks=[lack for test, lack in LACKS if ranks and test(run, ranks)],
+        lacks=[lack for test, lack in LACKS if test(run, ranks)] if ranks else [NO_TRACES],
         story=topology.story({t.name: run.log_tables(t) for t in LOG_TABLES}) if run.logs else [],
     )
 
@@ -113,6 +113,9 @@ def _content(run: Run, rank: int) -> RankContent:
 
 
 Test = Callable[[Run, list[RankContent]], bool]
+NO_TRACES = Lack(
+    "traces", "times at all", "profile every rank with torch.profiler or nsys, and pass traces and log together"
+)
 LACKS: tuple[tuple[Test, Lack], ...] = (
     (
         lambda run, ranks: not any(r.gpu_ops for r in ranks),
@@ -157,7 +160,7 @@ LACKS: tuple[tuple[Test, Lack], ...] = (
 
 def _lines(found: Inventory) -> list[str]:
     total = found.world_size if found.world_size is not None else "?"
-    lines = [f"{found.name}: {len(found.ranks)} of {total} ranks"]
+    lines = [f"{found.name}: {len(found.ranks)} of {total} ranks" if found.ranks else f"{found.name}: no traces"]
     if found.missing_ranks:
         lines.append(f"missing ranks: {units.ranks(found.missing_ranks)}")
     lines += [""] if found.ranks else []

@@ -71,9 +71,19 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
         thresholds=config.as_dict(),
         tool_version=__version__,
     )
+    _lateness(result)
     result.findings = find_all(result, config)
     result.verdict = judge(result, config)
     return result
+
+
+def _lateness(result: Result) -> None:
+    """Lateness of each rank: what it came after the median member, summed over the collectives of the used steps."""
+    late: Counter[int] = Counter()
+    for row in result.arrivals:
+        late[row.rank] += row.mean_late_ns * row.n
+    for rank in result.rank_rows:
+        rank.late_ns = late[rank.rank]
 
 
 def _run_info(run: Run, base: Frame, metas: dict[int, PartMeta]) -> RunInfo:

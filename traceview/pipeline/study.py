@@ -33,6 +33,10 @@ class Study:
 
 def study_run(run: Run, how: StudyOptions) -> Study:
     """Analyse an opened run. InternalError if a sum does not hold: a defect, never a property of the input."""
+    if not run.parts:
+        raise TraceviewError(
+            f"{run.name}: only logs here; `traceview inspect` reads them, analyze needs the ranks' traces"
+        )
     base = flow.frame(run, how)
     aligned = across.align(run, base, how)
     lanes = flow.decompose_all(run, base, aligned, how)
