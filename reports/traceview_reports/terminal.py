@@ -121,8 +121,13 @@ def _findings(out: Console, result: Result, verbose: bool) -> None:
 
 
 def _finding(out: Console, number: int, finding: Finding, verbose: bool) -> None:
-    note = f"{verdict.saving(finding)} · {clean(finding.confidence)}"
-    out.print(Padding(Text.assemble((f"{number}. {clean(finding.title)}", "bold"), f"  {note}"), (0, 0, 0, 2)))
+    row = Table.grid(padding=(0, 2, 0, 0))
+    row.add_column(no_wrap=True)
+    row.add_column(no_wrap=True)
+    row.add_column()
+    claim = Text.assemble((verdict.title(finding), "bold"), f" ({clean(finding.confidence)})")
+    row.add_row(f"{number}.", Text(verdict.saving(finding), _COLOURS["comm"]), claim)
+    out.print(Padding(row, (0, 0, 0, 2)))
     for line in finding.evidence if verbose else finding.evidence[:1]:
         out.print(Padding(Text(clean(line), "dim"), (0, 0, 0, 5)))
     if finding.advice:
@@ -136,6 +141,8 @@ def _table(out: Console, view: View, verbose: bool) -> None:
             out.print(Padding(Text(view.empty, "dim"), (0, 0, 0, 2)))
         return
     limit = _LONG if verbose else _SHORT
+    if len(view.rows) <= limit + 2:  # "and 1 more" takes a line too
+        limit = len(view.rows)
     _title(out, view.title, view.note)
     for i, line in enumerate(_grid(view, limit, out.width - 2, 2 if verbose else 1)):
         out.print(Text(f"  {line}", "dim" if i == 0 else ""), no_wrap=True, overflow="crop")

@@ -47,9 +47,15 @@ def lines(result: Result) -> list[Line]:
         ("DO", do),
         ("NOT", v.rule_outs),
         ("NEXT", v.next),
-        ("SEEN", v.coverage),
+        ("SEEN", v.coverage.replace("  ", " · ")),
     )
     return [Line(label, clean(text, 600)) for label, text in texts if text]
+
+
+def title(finding: Finding) -> str:
+    """The claim, as a line of its own begins."""
+    text = clean(finding.title)
+    return text[:1].upper() + text[1:]
 
 
 def hundred_percent(result: Result) -> str:

@@ -36,7 +36,8 @@ def steps(result: Result) -> View:
 
 def ranks(result: Result) -> View:
     """Ranks, the latest first."""
-    rows = sorted(result.rank_rows, key=lambda r: (-r.late_ns, r.rank))
+    started = {b.rank: b.origin_blame_ns for b in result.blame}
+    rows = sorted(result.rank_rows, key=lambda r: (-r.late_ns, -started.get(r.rank, 0), r.rank))
     columns = (
         Column("rank", "id", at("rank"), "rank"),
         Column("host", "name", at("host"), "host"),
@@ -145,10 +146,19 @@ def collectives(result: Result) -> View:
     )
 
 
+_DIRECTIONS = {
+    "pcie_h2d": "host to GPU",
+    "pcie_d2h": "GPU to host",
+    "gpu_d2d": "within the GPU",
+    "peer_copy": "GPU to GPU",
+    "gpu_memset": "memory set",
+}
+
+
 def copies(result: Result) -> View:
     """Copies by direction and memory kind."""
     columns = (
-        Column("direction", "text", at("direction"), "direction"),
+        Column("direction", "text", lambda r: _DIRECTIONS.get(r.direction, r.direction), "direction"),
         Column("memory", "text", at("mem"), "mem"),
         Column("copies", "int", at("count"), "count"),
         Column("bytes", "size", at("bytes"), "bytes"),

@@ -31,7 +31,7 @@
   const mix = (a, b, t) => `#${a.map((v, i) => Math.round(v + (b[i] - v) * t).toString(16).padStart(2, "0")).join("")}`;
   const ramp = (key) => {
     const [low, middle, high] = [css("--panel"), css(`--g-${key}`), css("--text")].map(channel);
-    return Array.from({ length: 256 }, (_, i) => (i < 192 ? mix(low, middle, i / 191) : mix(middle, high, (i - 191) / 160)));
+    return Array.from({ length: 256 }, (_, i) => (i < 192 ? mix(low, middle, i / 191) : mix(middle, high, (i - 191) / 300)));
   };
   const first = new WeakMap();
   const value = (spec) => (spec && typeof spec === "object" && "value" in spec ? spec.value : spec);

@@ -217,22 +217,22 @@ def _busbw(result: Result) -> Iterator[Drawn]:
     hv, light = _holoviews(), colours()
     peaks = sorted({r.peak for r in rows if r.peak})[-4:]
     top = 1.08 * max([r.busbw or 0 for r in rows] + peaks)
-    sizes = [r.bytes or 1 for r in rows]
-    low, high = 10 ** (math.log10(min(sizes)) - 0.4), 10 ** (math.log10(max(sizes)) + 0.4)
+    sizes = [math.log10((r.bytes or 1) / 1e6) for r in rows]  # whole decades: their ticks read well
+    low, high = 10 ** math.floor(min(sizes) - 0.05), 10 ** math.ceil(max(sizes) + 0.05)
     tips = [("", "@kind @group"), ("busbw GB/s", "@busbw{0.0}"), ("size MB", "@MB{0.00}"), ("n", "@n")]
     parts = []
     for i, kind in enumerate(sorted({r.kind for r in rows})):
         frame = pd.DataFrame([_point(r) for r in rows if r.kind == kind])
         colour = light[_KIND_COLOURS[i % len(_KIND_COLOURS)]]
         name = kind if kind in COLL_KINDS else "other"  # labels are format strings: only declared names
-        points = hv.Points(frame, ["bytes", "busbw"], ["MB", "kind", "group", "n"], label=name)
+        points = hv.Points(frame, ["MB", "busbw"], ["kind", "group", "n"], label=name)
         look = {"color": colour, "size": 8, "alpha": 0.85, "line_color": None}
         parts.append(points.opts(tools=[HoverTool(tooltips=tips)], **look))
     for peak in peaks:
-        line = hv.Curve([(low, peak), (high, peak)], "bytes", "busbw")
+        line = hv.Curve([(low, peak), (high, peak)], "MB", "busbw")
         parts.append(line.opts(color=light["--dim"], line_dash="dashed", line_width=1.5))
     view = {"logx": True, "xlim": (low, high), "ylim": (0, top), "legend_position": "top_left"}
-    element = hv.Overlay(parts).opts(xlabel="message size, bytes", ylabel="busbw GB/s", **view, **_options())
+    element = hv.Overlay(parts).opts(title="", xlabel="message size, MB", ylabel="busbw GB/s", **view, **_options())
     chart = Chart(
         "busbw",
         "Bus bandwidth by size; dashed: bound",
@@ -243,7 +243,6 @@ def _busbw(result: Result) -> Iterator[Drawn]:
 
 def _point(row: CollectiveRow) -> dict[str, Any]:
     return {
-        "bytes": row.bytes,
         "busbw": row.busbw,
         "MB": (row.bytes or 0) / 1e6,
         "kind": row.kind,

@@ -103,7 +103,7 @@ def _card(finding: Finding, detail: Detail | None) -> Card:
     link = "&".join([*_window(finding, detail), *(f"{k}={v}" for k, v in named)]) or section
     return Card(
         verdict.saving(finding),
-        clean(finding.title),
+        verdict.title(finding),
         [clean(e, 300) for e in finding.evidence[:6]],
         clean(finding.advice, 500),
         f"{clean(finding.confidence, 30)} · by {clean(finding.basis, 120)}{owner}",
