@@ -36,8 +36,9 @@ def lines(result: Result) -> list[Line]:
     Reports without a heading of their own for ``verdict.headline`` need no other line.
     """
     v = result.verdict
-    # The cause line repeats the headline, so with one the first line is only "slow against what".
-    first = v.slow if v.cause and v.slow else " ".join(dict.fromkeys(filter(None, (v.headline, v.slow))))
+    # A cause that repeats the headline leaves "slow against what" for the first line.
+    repeated = bool(v.slow) and v.headline.strip(" .").lower() in v.cause.lower()
+    first = v.slow if repeated else _sentences(v.headline, v.slow)
     do = f"{v.do.rstrip('. ')}. Owner: {v.owner}." if v.do and v.owner else v.do
     cause = f"{v.cause} ({v.confidence})" if v.cause and v.confidence else v.cause
     texts = (
@@ -50,6 +51,12 @@ def lines(result: Result) -> list[Line]:
         ("SEEN", v.coverage.replace("  ", " · ")),
     )
     return [Line(label, clean(text, 600)) for label, text in texts if text]
+
+
+def _sentences(*texts: str) -> str:
+    """The texts that are there, each once, as sentences."""
+    known = list(dict.fromkeys(t.strip() for t in texts if t.strip()))
+    return " ".join(t if t.endswith((".", "!", "?")) or t is known[-1] else f"{t}." for t in known)
 
 
 def title(finding: Finding) -> str:

@@ -87,9 +87,13 @@ def stragglers(result: Result) -> View:
     )
 
 
+_BLAME = ("blame_ns", "origin_blame_ns", "blame_inclusive_ns", "last_ns", "marginal_ns", "waited_ns")
+
+
 def blame(result: Result) -> View:
     """The ledger: every lost nanosecond has a culprit."""
-    rows = sorted(result.blame, key=lambda r: (-r.origin_blame_ns, r.rank))
+    rows = [r for r in result.blame if any(getattr(r, k) for k in _BLAME)]
+    rows.sort(key=lambda r: (-r.origin_blame_ns, r.rank))
     columns = (
         Column("rank", "id", at("rank"), "rank"),
         Column("host", "name", at("host"), "host"),
@@ -100,8 +104,7 @@ def blame(result: Result) -> View:
         Column("fix one", "time", at("marginal_ns"), "marginal"),
         Column("itself waited", "time", at("waited_ns"), "waited"),
     )
-    keys = ("blame_ns", "origin_blame_ns", "blame_inclusive_ns", "last_ns", "marginal_ns", "waited_ns")
-    sums = [units.time(sum(getattr(r, k) for r in rows)) for k in keys]
+    sums = [units.time(sum(getattr(r, k) for r in rows)) for k in _BLAME]
     return View(
         "blame",
         "Blame ledger",

@@ -212,8 +212,8 @@ def slow_rank(ranks: int = 8, steps: int = 10, culprit: int = 3) -> Result:
             "slow",
             slow="560 ms a step, 11.5 % over what it would take without the slow rank (502 ms)",
             coverage=f"ranks {ranks}/{ranks}  steps {steps} of {steps + 1}  clocks A",
-            cause=f"{host}, rank {culprit} (GPU 3) computes 1.14x slower than its peers; {ranks - 1} others wait in "
-            f"{steps}/{steps} steps, 190/200 collectives",
+            cause=f"rank {culprit} on {host} computes 1.14x slower than its peers and costs 58 ms a step; "
+            f"{ranks - 1} others wait in {steps}/{steps} steps, 190/200 collectives",
             cost="58 ms a step on 7 ranks = 0.9 GPU-h a day; if fixed: 502 ms +- 3",
             do=f"cordon {host}, check clocks and temperature of GPU 3, restart",
             owner="hardware",

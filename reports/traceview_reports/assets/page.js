@@ -107,8 +107,21 @@
     document.dispatchEvent(new CustomEvent("tv:select", { detail: {} }));
   });
 
-  /* Paper shows what is folded away as text, not as closed boxes. */
-  addEventListener("beforeprint", () => { for (const d of $$("details.ticket")) d.open = true; });
+  /* Paper is light, also what is painted on canvas, and shows the ticket. */
+  let theme = null;
+  const paper = (on) => {
+    if (on && theme === null) {
+      theme = root.dataset.theme;
+      root.dataset.theme = "light";
+      for (const d of $$("details.ticket")) d.open = true;
+    } else if (!on && theme !== null) {
+      root.dataset.theme = theme;
+      theme = null;
+    }
+  };
+  matchMedia("print").addEventListener("change", (event) => paper(event.matches));
+  addEventListener("beforeprint", () => paper(true));
+  addEventListener("afterprint", () => paper(false));
 
   follow();
   unfold();

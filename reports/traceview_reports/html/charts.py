@@ -114,7 +114,12 @@ def _steps(result: Result) -> Iterator[Drawn]:
     )
     tips = [("step", "@step"), ("", "@group"), ("ms", "@ms{0.00}")]
     element = _boxes(boxes, ["step", "group", "ms"], tips, xlabel="step", ylabel="ms", ylim=(0, None))
-    yield Drawn(chart, _item(element, chart))
+    yield Drawn(chart, _item(element, chart, _whole_numbers))
+
+
+def _whole_numbers(figure: Any) -> None:
+    """Steps and ranks have no fractions."""
+    figure.xaxis.ticker.min_interval = 1
 
 
 _HEATS: tuple[tuple[str, str, str, Callable[[Window], int | None]], ...] = (

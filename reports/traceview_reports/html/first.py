@@ -46,9 +46,8 @@ def first_screen(result: Result, detail: Detail | None) -> dict[str, Any]:
     others = [f for f in verdict.ordered(result) if not any(f is c for c in cards)]
     lines = verdict.lines(result)
     headline = clean(v.headline, 300)
-    if lines and lines[0].text.startswith(headline):
-        rest = lines[0].text.removeprefix(headline).strip()
-        lines = [replace(lines[0], text=rest), *lines[1:]] if rest else lines[1:]
+    lines = [replace(line, text=_without(line.text, headline)) for line in lines]
+    lines = [line for line in lines if line.text]
     return {
         "status": v.status if v.status in verdict.STATUS else "cannot_tell",
         "status_word": verdict.STATUS.get(v.status, clean(v.status, 20)),
@@ -81,6 +80,15 @@ def first_screen(result: Result, detail: Detail | None) -> dict[str, Any]:
             )
         ),
     }
+
+
+def _without(text: str, headline: str) -> str:
+    """A line that begins with the headline, less that: it stands above already."""
+    begin = headline.rstrip(" .")
+    if not text.lower().startswith(begin.lower()):
+        return text
+    rest = text[len(begin) :].lstrip(" .:;,")
+    return rest[:1].upper() + rest[1:]
 
 
 def _segment(part: Part) -> dict[str, Any]:

@@ -31,9 +31,9 @@ def before_timeline(result: Result, env: Environment, charts: dict[str, Chart]) 
         Section(
             "ranks",
             "Ranks",
-            "The latest rank comes first. A straggler has the least waiting and the most work: look for the row "
-            "of the "
-            "heat map that stands out.",
+            "A straggler has the most work and the least waiting: its row stands out in the heat maps."
+            if "heat-compute" in charts
+            else "",
             _some(charts, "heat-compute", "heat-wait", "heat-late"),
             [grid(views.ranks(result), 24, stack=True)],
             nav="Ranks",
