@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from traceview.analysis import blame, clock, match, origin, steps, stragglers, waits
-from traceview.analysis.groups import columns
+from traceview.analysis import blame, clock, match, origin, path, steps, stragglers, waits
+from traceview.analysis.groups import Columns, columns
 from traceview.analysis.types import Matches
+from traceview.result import PathRow
 from traceview.run import Run
 from traceview.schema import GPU_OPS, HOST_RANGES
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 class Across:
     """Matched instances, the common time axis, and who waited until when."""
 
+    columns: Columns
     matches: Matches
     alignment: clock.Alignment
     waits: waits.Waits
@@ -32,11 +34,12 @@ def align(run: Run, base: Frame, how: StudyOptions) -> Across:
         base.collectives, base.step_of_row, run.world_size, hosts, anchored=anchored, config=how.config
     )
     matches.notes.extend(steps.disagreement(base.step_of_row, matches.instance))
-    alignment = clock.align(base.collectives, matches, hosts, config=how.config)
+    c = columns(base.collectives)
+    alignment = clock.align(c, matches, hosts, config=how.config)
     for row in alignment.clock.ranks:
         row.host_axis_shift_ns = base.axes[row.rank].host_shift
-    waited = waits.waits(base.collectives, matches, alignment.base, config=how.config)
-    return Across(matches, alignment, waited)
+    waited = waits.waits(c, matches, alignment.base, config=how.config)
+    return Across(c, matches, alignment, waited)
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,12 @@ class Blamed:
 
     ledger: blame.Ledger
     found: stragglers.Stragglers
+    path: list[PathRow]
 
 
 def attribute(run: Run, base: Frame, across: Across, lanes: Lanes, how: StudyOptions) -> Blamed:
-    """Who owes the exposed waiting of the used steps, who started it, and why (METHODS e.3 to e.7)."""
-    c = columns(base.collectives)
+    """Who owes the exposed waiting of the used steps, who started it, why, and the critical path (METHODS e.3 to e.8)."""
+    c = across.columns
     pieces = lanes.all_pieces()
     owed = blame.blame(pieces, c, across.matches, across.waits, base.step_of_row, base.used_row)
     segments = {lane.rank: lane.segments for lane in reversed(lanes.lanes)}
@@ -67,4 +71,4 @@ def attribute(run: Run, base: Frame, across: Across, lanes: Lanes, how: StudyOpt
     clocks = stragglers.Clocks(across.alignment.base, {r: run.host(r) for r in run.ranks}, across.alignment.clock)
     used = sorted(set(base.marks.step.tolist()) - set(base.marks.excluded))
     found = stragglers.find(facts, owed, origin.origin(facts, owed), clocks, used, how.config)
-    return Blamed(owed, found)
+    return Blamed(owed, found, path.critical_path(facts, across.alignment.base, used))

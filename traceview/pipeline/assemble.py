@@ -63,6 +63,7 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
         ),
         blame=blamed.found.blame,
         arrivals=blamed.found.arrivals,
+        critical_path=blamed.path,
         kernels=kernels.table(lanes.kernels),
         copies=lanes.copies.rows(),
         idle=rows.idle(used),
