@@ -52,7 +52,7 @@ class Blamed:
 
 
 def attribute(run: Run, base: Frame, across: Across, lanes: Lanes, how: StudyOptions) -> Blamed:
-    """Who owes the exposed waiting of the used steps, who started it, why, and the critical path (METHODS e.3 to e.8)."""
+    """Who owes the exposed waiting, who started it, why, and the critical path (METHODS e.3 to e.8)."""
     c = across.columns
     pieces = lanes.all_pieces()
     owed = blame.blame(pieces, c, across.matches, across.waits, base.step_of_row, base.used_row)
