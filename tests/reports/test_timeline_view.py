@@ -6,12 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from builders.timeline_page import page as page_around
 from builders.timeline_world import KERNELS, World, build
+from traceview.analysis.phases import CODE
+from traceview.analysis.types import Segments
 from traceview_reports.html.timeline import timeline_section
-from traceview_reports.html.timeline_data import Budget
+from traceview_reports.html.timeline_data import Budget, Detail, origin_of
 
 Open = Callable[..., Any]
 VIEW = "document.getElementById('tv-tl-root').traceview"
@@ -251,6 +254,20 @@ def test_the_table_lists_the_longest_events_of_the_view_and_selects_them(plain, 
     assert "ncclDevKernel_AllReduce" in rows.first.inner_text()
     rows.first.get_by_role("button").click()
     assert "ncclDevKernel_AllReduce" in page.locator("#tv-tl-detail h3").inner_text()
+
+
+def test_the_first_view_is_that_of_the_steps_and_0_shows_the_whole_record(world, ready):
+    run, result, detail = world
+    long = {}
+    for rank, mine in detail.ranks.items():
+        bounds = np.concatenate(([mine.segments.bounds[0] - 50_000_000], mine.segments.bounds))
+        phase = np.concatenate(([CODE["uncovered"]], mine.segments.phase)).astype(np.int8)
+        long[rank] = replace(mine, segments=Segments(bounds, phase))
+    page = ready(page_around(timeline_section(result, run, Detail(long, origin_of(long)))))
+    assert view(page)[0] == pytest.approx(50_000_000, rel=0.01)
+    page.locator("#tv-tl-canvas").focus()
+    page.keyboard.press("0")
+    assert view(page)[0] == 0
 
 
 def test_theme_follows_the_page(plain, ready):

@@ -120,7 +120,7 @@ function stepEvent(by) {
   const { selected } = S, row = (selected && selected.id >= 0 && rowOfEvent(selected.rank, selected.id)) || S.rows.find((r) => r.lane && r.rank === (S.rank ?? r.rank));
   if (!row || !row.lane.n) return;
   const lane = row.lane, at = selected && selected.id >= 0 ? laneIndex(lane, selected.id) : -1;
-  const k = at < 0 ? lowerBound(lane.ts, S.view[0], 0, lane.n - 1) : Math.max(0, Math.min(lane.n - 1, at + by));
+  const k = at < 0 ? lowerBound(lane.ts, S.view[0] + viewWidth() * 0.012, 0, lane.n - 1) : Math.max(0, Math.min(lane.n - 1, at + by));
   select(row.rank, eventId(lane, k), true);
 }
 

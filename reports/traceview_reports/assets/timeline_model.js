@@ -19,7 +19,7 @@ function startModel(meta, bins) {
   meta.from = Math.min(0, ...meta.chunks.flatMap((h) => h.lanes.map((l) => l[4])));
   meta.to = meta.span;
   meta.short = meta.names.map(shortName);
-  S.view = [0, meta.span];
+  S.view = stepsView();
   S.show.host = meta.ranks.length <= 2;
   if (meta.ranks.length <= MANY_RANKS) meta.ranks.forEach((r) => S.open.add(r.rank));
   sortRanks("rank");
@@ -30,6 +30,14 @@ function shortName(name) {
   if (!/^void |[<(]/.test(name) || name.startsWith("Mem")) return name;
   const plain = name.replace(/^void /, "").replaceAll("(anonymous namespace)::", ""), end = plain.search(/[<(]/);
   return (end < 0 ? plain : plain.slice(0, end)).split("::").pop() || name;
+}
+
+// The steps with a little room: what lies outside (warm-up, shutdown) may be long.
+function stepsView() {
+  const list = S.meta.steps.list;
+  if (!list.length) return [0, S.meta.span];
+  const from = list[0].t0, to = Math.max(...list.map((s) => s.t1)), room = (to - from) * 0.01;
+  return [Math.max(0, from - room), Math.min(S.meta.span, to + room)];
 }
 
 function sortRanks(how) {

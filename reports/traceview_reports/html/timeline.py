@@ -119,9 +119,12 @@ def _span(detail: Detail, ranks: list[int]) -> int:
 
 
 def _ranks(result: Result, run: Run, ranks: list[int]) -> list[dict[str, Any]]:
+    """Rank, host, and what it costs the others a step (ns) where that is worth a mark: a share of all blame, and of
+    the time of one rank."""
     steps = max(1, len(result.run.steps.used))
     blame = {b.rank: b.origin_blame_ns for b in result.blame}
-    least = DEFAULT.min_blame_share * sum(blame.values())  # below it a rank is not marked
+    of_rank = result.budget.wall_ns / max(1, len(ranks))
+    least = max(DEFAULT.min_blame_share * sum(blame.values()), DEFAULT.finding_min_share * of_rank)
     late = {rank: ns // steps for rank, ns in blame.items() if ns >= least}
     return [{"rank": r, "host": run.parts[r].meta.host or "", "late": late.get(r, 0)} for r in ranks]
 
