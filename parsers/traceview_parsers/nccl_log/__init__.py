@@ -42,20 +42,25 @@ def read(path: Path, out: Path, options: ReadOptions, progress: Progress | None)
     size = path.stat().st_size
     scanner = Scanner(out / "calls.spill")
     with ExitStack() as stack:
+        stack.callback(scanner.calls.close)
         raw = stack.enter_context(path.open("rb"))
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
         stream: Any = stack.enter_context(igzip.open(raw)) if packed else raw
         _feed(scanner, stream, lambda: progress(min(raw.tell(), size), size) if progress else None)
-    state = scanner.state
+        return [_part(scanner, path, out / "log", size)]
+
+
+def _part(scanner: Scanner, path: Path, folder: Path, size: int) -> Part:
+    state = scanner.finish()
     settle(state)
     if not state.records and not scanner.bench.rows and state.version is None:
         raise TraceviewError(f"{path}: no NCCL record in it; set NCCL_DEBUG=INFO and record again")
-    meta = PartMeta(_source(path, size, scanner))
-    folder = out / "log"
     folder.mkdir()
+    scanner.calls.finish()
+    meta = PartMeta(_source(path, size, scanner))
     _write_calls(scanner, folder, meta)
-    return [write_part(folder, meta, tables(state, scanner.bench.rows))]
+    return write_part(folder, meta, tables(state, scanner.bench.rows))
 
 
 def _feed(scanner: Scanner, stream: IO[bytes], tick: Any) -> None:

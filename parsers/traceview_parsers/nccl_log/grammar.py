@@ -74,12 +74,10 @@ GDR_PAIR_OFF = re.compile(
 )
 GDR_HCA = re.compile(r"NET/\S+ ?: GPU Direct RDMA (Enabled|Disabled) for HCA (\d+) '([^']*)'.*")
 
-COLL = re.compile(
-    rb"(\w+): opCount ([0-9a-f]+) sendbuff \S+ recvbuff \S+ "
-    rb"(count \d+ datatype \d+ op \d+ root -?\d+ comm 0x[0-9a-f]+ \[nranks=\d+\]) stream (?:0x[0-9a-f]+|\(nil\)|0)"
-    rb"(?: task \d+ globalrank \d+)?$"
+COLL_ARGUMENTS = re.compile(
+    rb"count (\d+) datatype (\d+) op \d+ root (-?\d+) comm (0x[0-9a-f]+) \[nranks=(\d+)\] "
+    rb"stream (?:0x[0-9a-f]+|\(nil\)|0)(?: task \d+ globalrank \d+)?"
 )
-COLL_ARGUMENTS = re.compile(rb"count (\d+) datatype (\d+) op (\d+) root (-?\d+) comm (0x[0-9a-f]+) \[nranks=(\d+)\]")
 CHOICE_NUMBERS = re.compile(r"(?:(\w+): )?(\d+) Bytes -> Algo (\d+) proto (\d+) time [\d.]+")
 CHOICE_NAMES = re.compile(r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}")
 CHOICE_KERNEL = re.compile(r"(\w+) \[[\w ]+\]: (\d+) Bytes -> (?:Kernel )?(\S+?)(?: nchannels (\d+) .*)?")

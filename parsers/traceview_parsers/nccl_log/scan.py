@@ -51,28 +51,45 @@ class Scanner:
         self.state = State()
         self.calls = Calls(spill)
         self.bench = Bench()
-        self._contexts: dict[bytes, Context | None] = {}
+        self._contexts: dict[bytes, Context] = {}
+        """by the text before a record"""
+        self._threads: dict[tuple[Proc, int], Context] = {}
         self._hosted = False
 
     def feed(self, block: bytes) -> None:
         """Take a block that ends at a line end."""
-        state, contexts, record = self.state, self._contexts, self._record
+        state, contexts, record, call = self.state, self._contexts, self._record, self.calls.add
         before = state.lines
-        for state.lines, line in enumerate(block.split(b"\n"), before + 1):
+        for number, line in enumerate(block.split(b"\n"), before + 1):
             at = line.find(b"NCCL INFO ")
             if at < 0:
-                if b"NCCL " in line:
-                    self._line(line)
-                elif line:
-                    self._other(line)
+                if line:
+                    state.lines = number
+                    self._plain(line)
                 continue
             ctx = contexts.get(line[:at])
-            if ctx is None or line.find(b"NCCL ", at + 10) >= 0 or line[-1:] in b"]\r":
+            if ctx is None or line[-1:] in b"]\r" or line.find(b"NCCL ", at + 10) >= 0:
+                state.lines = number
                 ctx = self._context(line, at)
                 if ctx is None:
                     self._line(line)
                     continue
-            record(ctx, line[at + 10 :])
+            ctx.records += 1
+            message = line[at + 10 :]
+            if b": opCount " in message:
+                if not call(ctx, message):
+                    state.tear(ctx.proc)
+            elif message[:4] not in QUIET:
+                state.lines = number
+                record(ctx, message)
+        state.lines = before + block.count(b"\n") + 1
+        self.calls.trim()
+
+    def _plain(self, line: bytes) -> None:
+        if b"NCCL " in line:
+            self._line(line)
+        else:
+            self._other(line)
 
     def feed_cut(self, line: bytes) -> None:
         """Take a last line without line end: whatever it says may be cut, so only complete Init lines count."""
@@ -93,6 +110,14 @@ class Scanner:
             self._contexts[line[:at]] = ctx
         return ctx
 
+    def finish(self) -> State:
+        """What was learnt, sums made."""
+        for ctx in self._threads.values():
+            ctx.proc.records += ctx.records
+            self.state.records += ctx.records
+            tuning.settle(self.state, ctx)
+        return self.state
+
     def _resolve(self, found: re.Match[bytes], line: bytes, *, first: bool) -> Context | None:
         """Process and thread of a prefix. None if it is a rest of a torn record."""
         wrapper = line[: found.start()] if first else b""
@@ -110,7 +135,10 @@ class Scanner:
             tid = int(found["tid"])
         if proc.wrapper_rank is None and wrapper:
             proc.wrapper_rank = _wrapper_rank(wrapper)
-        return Context(proc, tid, found["level"])
+        ctx = self._threads.get((proc, tid))
+        if ctx is None:
+            ctx = self._threads[proc, tid] = Context(proc, tid)
+        return ctx
 
     def _proc(self, host: str, pid: int, *, clean: bool) -> Proc:
         procs = self.state.procs
@@ -124,21 +152,14 @@ class Scanner:
         return proc
 
     def _record(self, ctx: Context, message: bytes) -> None:
-        """One whole INFO record."""
+        """One whole INFO record that is no call."""
         state = self.state
-        state.records += 1
-        ctx.proc.records += 1
-        if b": opCount " in message:
-            if not self.calls.add(ctx, message):
-                state.tear(ctx.proc)
-            return
         key = message[:4]
-        if key in QUIET:
+        if b" Bytes -> " in message:
+            tuning.count(ctx, message)
             return
         handler = HANDLERS.get(key)
-        if b" Bytes -> " in message:
-            handler = tuning.choice
-        elif handler is None:
+        if handler is None:
             if key[:1] != b" " and NOISE.match(message):
                 return
             handler = self._rare(message)
@@ -187,14 +208,20 @@ class Scanner:
             elif prefix["level"] != b"INFO":
                 self._other_level(ctx, prefix, text)
             elif last and closed:
-                self._record(ctx, text)
+                self._whole(ctx, text)
             else:
                 self._open_record(ctx, text)
 
+    def _whole(self, ctx: Context, message: bytes) -> None:
+        ctx.records += 1
+        if b": opCount " not in message:
+            self._record(ctx, message)
+        elif not self.calls.add(ctx, message):
+            self.state.tear(ctx.proc)
+
     def _open_record(self, ctx: Context, message: bytes) -> None:
         """A record that something else follows without a line end. Only what ends in its own last word is whole."""
-        self.state.records += 1
-        ctx.proc.records += 1
+        ctx.records += 1
         text = message.decode("utf8", "replace")
         if text.endswith("COMPLETE") and comms.shape_or_end(self.state, ctx, text):
             return
@@ -207,8 +234,7 @@ class Scanner:
             ctx.proc.heads.append((head[1], int(head[2]), int(head[3])))
 
     def _other_level(self, ctx: Context, prefix: re.Match[bytes], text: bytes) -> None:
-        self.state.records += 1
-        ctx.proc.records += 1
+        ctx.records += 1
         if prefix["level"] in (b"WARN", b"ABORT"):
             source = (prefix["src"] or b"").decode("utf8", "replace").rsplit("/", 1)[-1]
             message = text.decode("utf8", "replace").strip()

@@ -74,7 +74,7 @@ class Proc:
         return f"{self.host}:{self.pid}"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Edge:
     """A channel edge as printed."""
 
@@ -111,11 +111,13 @@ class Notable:
 
 @dataclass(slots=True)
 class Context:
-    """Where a record comes from: its prefix, resolved."""
+    """A thread of a process: where a record comes from."""
 
     proc: Proc
     tid: int
-    level: bytes
+    records: int = 0
+    choices: dict[tuple[Comm | None, str, bytes], int] = field(default_factory=dict)
+    """(communicator and function called before, message) -> how often"""
 
 
 @dataclass

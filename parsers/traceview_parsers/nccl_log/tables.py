@@ -119,12 +119,12 @@ def tables(state: State, rows: list[Row]) -> dict[str, Any]:
     found = {
         "nccl_procs": [_proc_row(p, state) for p in procs],
         "nccl_comms": [_comm_row(c, ids) for c in comms],
-        "nccl_edges": [_edge_row(e) for e in state.edges],
         "nccl_tuning": [*_model_rows(state), *_choice_rows(state)],
         "nccl_messages": [_message_row(n) for n in state.notables.values()],
         "nccl_bench": [_bench_row(r) for r in rows],
     }
-    return {name: _build(name, rows) for name, rows in found.items()}
+    built = {name: _build(name, rows) for name, rows in found.items()}
+    return built | {"nccl_edges": _edge_table(state.edges)}
 
 
 def _build(name: str, rows: list[dict[str, Any]]) -> Any:
@@ -194,15 +194,17 @@ def _comm_row(comm: Comm, ids: dict[Comm, tuple[str, str]]) -> dict[str, Any]:
     }
 
 
-def _edge_row(edge: Edge) -> dict[str, Any]:
-    names = ("channel", "conn", "src", "dst", "side", "wire", "via", "nic", "gdr", "pxn")
-    known = edge.comm is not None
-    return {n: getattr(edge, n) for n in names} | {
-        "proc": edge.proc.name,
-        "instance": edge.comm.instance if edge.comm is not None else None,
-        "instance_basis": edge.basis if known else None,
-        "host_staged": edge.wire == "shm" or (edge.wire in ("net", "collnet") and not edge.gdr),
+def _edge_table(edges: list[Edge]) -> Any:
+    """Column by column: a log of a large job has a million edges."""
+    plain = {n: [getattr(e, n) for e in edges] for n in ("channel", "conn", "src", "dst", "nic", "gdr", "pxn")}
+    named = {
+        "proc": [e.proc.name for e in edges],
+        "instance": [e.comm.instance if e.comm is not None else None for e in edges],
+        "instance_basis": [e.basis if e.comm is not None else None for e in edges],
+        **{n: [getattr(e, n) for e in edges] for n in ("side", "wire", "via")},
     }
+    staged = [e.wire == "shm" or (e.wire in ("net", "collnet") and not e.gdr) for e in edges]
+    return TABLES["nccl_edges"].build(plain | named | {"host_staged": staged}, stored=True)
 
 
 def _model_rows(state: State) -> list[dict[str, Any]]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 from traceview_parsers.nccl_log import grammar
-from traceview_parsers.nccl_log.state import Comm, Context, State
+from traceview_parsers.nccl_log.state import Context, State
 
 _HEADER = re.compile(r"\s*(Algorithm|Protocol|Max NThreads|Latency/AlgBw)\s*\|(.*)\|?\s*")
 _ROW = re.compile(
@@ -46,19 +45,30 @@ def _name(text: str) -> str:
     return _NAMES.get(text.strip().upper(), text.strip())
 
 
-def choice(state: State, ctx: Context, message: str) -> bool:
-    """``[Name: ]B Bytes -> Algo .. proto ..`` in its forms of 2.20 to 2.30."""
-    found = _choice(message)
-    if found is None:
-        return False
-    key = (ctx.proc, _comm(ctx, found[0]), *found)
-    state.choices[key] = state.choices.get(key, 0) + 1
-    return True
+def count(ctx: Context, message: bytes) -> None:
+    """Take a ``[Name: ]B Bytes -> ..`` line; there may be one per call, so it is only counted here."""
+    proc = ctx.proc
+    key = proc.last, proc.last_function, message
+    ctx.choices[key] = ctx.choices.get(key, 0) + 1
 
 
-@lru_cache(maxsize=4096)
+def settle(state: State, ctx: Context) -> None:
+    """Parse the counted lines of a thread; their communicator is the only one, or the one called before."""
+    for (last, function, message), n in ctx.choices.items():
+        found = _choice(message.decode("utf8", "replace"))
+        if found is None:
+            state.torn += n
+            ctx.proc.torn += n
+            continue
+        comm = last if found[0] is not None and found[0] == function else None
+        if len(ctx.proc.comms) == 1:
+            comm = ctx.proc.comms[0]
+        key = (ctx.proc, comm, *found)
+        state.choices[key] = state.choices.get(key, 0) + n
+
+
 def _choice(message: str) -> tuple[str | None, int, str, str | None, int | None] | None:
-    """(function, bytes, algorithm, protocol, channels)"""
+    """(function, bytes, algorithm, protocol, channels) in the forms of 2.20 to 2.30."""
     found = grammar.CHOICE_NAMES.fullmatch(message)
     if found is not None:
         channels = int(found[6]) - int(found[5]) + 1
@@ -75,10 +85,3 @@ def _choice(message: str) -> tuple[str | None, int, str, str | None, int | None]
 
 def _numbered(names: tuple[str, ...], number: str) -> str:
     return names[int(number)] if int(number) < len(names) else number
-
-
-def _comm(ctx: Context, function: str | None) -> Comm | None:
-    """The communicator of a choice line, which does not name it: the only one, or that of the call before."""
-    if len(ctx.proc.comms) == 1:
-        return ctx.proc.comms[0]
-    return ctx.proc.last if function and function == ctx.proc.last_function else None
