@@ -159,11 +159,15 @@ def test_search_finds_counts_and_walks_hits(plain, ready):
     page.keyboard.press("p")
     page.keyboard.press("p")
     assert "120 of 120" in hits.inner_text()
+    page.get_by_role("button", name="Next hit").click()
+    assert "1 of 120" in hits.inner_text()
+    page.locator("#tv-tl-canvas").focus()
     page.keyboard.press("f")
     chosen = page.evaluate(f"{VIEW}.state.chunks.get({VIEW}.state.selected.rank).du[{VIEW}.state.selected.id]")
     assert view(page)[1] - view(page)[0] == pytest.approx(3 * chosen)
     page.locator("#tv-tl-search").fill("no such kernel")
     hits.get_by_text("none").wait_for()
+    assert page.get_by_role("button", name="Next hit").is_hidden()
 
 
 def test_wheel_zooms_at_the_pointer_once_clicked_and_drag_pans(plain, ready):
@@ -311,6 +315,13 @@ def test_many_ranks_are_one_row_each_and_open_on_click(tmp_path, ready):
     run, result, detail = build(tmp_path, World(ranks=20, steps=2, kernels=10))
     page = ready(page_around(timeline_section(result, run, detail)))
     assert page.evaluate(f"{VIEW}.state.rows.length") == 20
+    page.get_by_role("button", name="Open all").click()
+    until(page, f"{VIEW}.state.rows.length", lambda n: n >= 40)  # a rank is decoded when it comes into view
+    page.get_by_role("button", name="Close all").click()
+    until(page, f"{VIEW}.state.rows.length", lambda n: n == 20)
+    width = view(page)[1] - view(page)[0]
+    page.get_by_role("button", name="Zoom in").click()
+    assert view(page)[1] - view(page)[0] == pytest.approx(width / 2)
     page.locator("#tv-tl-sort").select_option("straggler")
     assert page.evaluate(f"{VIEW}.state.rows[0].rank") == 2
     box = page.locator("#tv-tl-canvas").bounding_box()

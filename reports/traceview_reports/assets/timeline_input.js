@@ -95,6 +95,7 @@ function nextHit(by) {
 }
 
 function sayHits() {
+  $("walk").hidden = !S.hits || !S.hits.found.length;
   const text = $("search").value;
   if (!text) $("hits").textContent = "";
   else if (!S.hits) $("hits").textContent = "searching…";
@@ -323,14 +324,20 @@ function wireToolbar() {
       redraw();
     });
   }
-  $("all").addEventListener("click", () => KEYS[0]());
+  const presses = { all: KEYS[0], in: () => zoom(0.5), out: () => zoom(2), next: () => nextHit(1), prev: () => nextHit(-1), keys: KEYS["?"] };
+  for (const [name, act] of Object.entries(presses)) {
+    $(name).addEventListener("click", () => {
+      S.touched = true;
+      act();
+    });
+  }
   $("expand").addEventListener("click", () => {
     if (S.open.size) S.open.clear();
     else S.meta.ranks.forEach((r) => S.open.add(r.rank));
+    S.scroll = 0;
     layoutRows();
     redraw();
   });
-  $("keys").addEventListener("click", KEYS["?"]);
   $("table").addEventListener("toggle", fillTable);
   D.canvas.addEventListener("keydown", onKey);
 }

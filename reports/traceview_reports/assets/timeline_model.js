@@ -129,6 +129,7 @@ function layoutRows() {
     else for (const lane of lanesOf(chunk)) add({ rank, lane }, LANE_H);
   }
   S.rows = rows;
+  if ($("expand")) $("expand").textContent = S.open.size ? "Close all" : "Open all";
   S.height = y;
   if (D.canvas) D.canvas.style.height = `${Math.max(240, TOP + y + 10)}px`; // the style sheet caps it
 }
