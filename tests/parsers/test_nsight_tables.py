@@ -198,13 +198,19 @@ def test_metrics_become_counters(tmp_path: Path) -> None:
         "TARGET_INFO_NETWORK_METRICS": [
             {"metricsListId": 1, "metricsIdx": 0, "name": "IB: Bytes sent", "unit": "bytes"}
         ],
-        "NET_NIC_METRIC": [{"start": 1, "end": 5, "metricsListId": 1, "metricsIdx": 0, "value": 4096}],
+        "TARGET_INFO_NIC_INFO": [{"nicId": 3, "name": "mlx5_0"}],
+        "NIC_ID_MAP": [{"nicId": 3, "globalId": 900}],
+        "NET_NIC_METRIC": [
+            {"start": 1, "end": 5, "metricsListId": 1, "metricsIdx": 0, "globalId": 900, "value": 4096},
+            {"start": 1, "end": 6, "metricsListId": 1, "metricsIdx": 0, "globalId": 901, "value": 8},
+        ],
     }  # fmt: skip
     found = one(tmp_path, tables).table(COUNTERS).to_pylist()
     assert [(r["name"], r["device"], r["time"], r["value"], r["unit"]) for r in found] == [
         ("gpu.PCIe RX Throughput", 0, 20, 44.0, "%"),
         ("gpu.PCIe RX Throughput", 0, 30, 55.0, "%"),
-        ("nic.IB: Bytes sent", -1, 5, 4096.0, "bytes"),
+        ("nic.IB: Bytes sent", -1, 6, 8.0, "bytes"),
+        ("nic.mlx5_0.IB: Bytes sent", -1, 5, 4096.0, "bytes"),
     ]
 
 

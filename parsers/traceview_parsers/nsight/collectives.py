@@ -68,7 +68,7 @@ def build(
     """The ``collectives`` table of kernels and peer copies. ``members``: communicator -> global ranks, if known."""
     index, facts = facts_of(rows, calls)
     pairs, inverse = np.unique(index * len(texts) + rows["name"], return_inverse=True)
-    comms = calls.comms if calls else {}
+    comms: dict[int | None, Communicator] = calls.comms if calls else {}
     told = [(facts[pair // len(texts)], texts[pair % len(texts)]) for pair in pairs.tolist()]
     where = pa.array(inverse)
     told_columns = {name: column.take(where) for name, column in _told(told, comms, members).items()}
@@ -88,14 +88,14 @@ def build(
 
 
 def _told(
-    told: list[tuple[Facts, str]], comms: dict[int, Communicator], members: dict[int, list[int]]
+    told: list[tuple[Facts, str]], comms: dict[int | None, Communicator], members: dict[int, list[int]]
 ) -> dict[str, Any]:
     """Columns of the distinct (facts, kernel name)."""
     facts = [f for f, _ in told]
     kinds = _kinds(told)
     groups = [None if f.comm is None else f"{f.comm:#x}" for f in facts]
     listed = [None if f.comm is None else members.get(f.comm) for f in facts]
-    sizes = [None if f.comm is None or f.comm not in comms else comms[f.comm].nranks for f in facts]
+    sizes = [comms[f.comm].nranks if f.comm in comms and f != NOTHING else None for f in facts]
     return {
         "kind": _words(kinds, pa.int8()),
         "group": _words(groups),

@@ -27,6 +27,8 @@ _UNIT = re.compile(r"\s*\[(?:Throughput )?([^\]]*)\]\s*$")
 _ROW = np.dtype([("start", "i8"), ("end", "i8"), ("value", "f8")])
 Key = tuple[str, int, str]
 """(counter name, GPU id or -1 for the host, unit)"""
+Metric = tuple[int | None, ...]
+"""(type or list of metrics, number in it[, NIC])"""
 
 
 class CounterReader:
@@ -39,17 +41,25 @@ class CounterReader:
         self._keys: list[Key] = sorted({*self._gpu.values(), *self._nic.values()})
         self._spill = SortedSpill(folder / "counters", _ROW) if self._keys else None
 
-    def _gpu_keys(self) -> dict[int, Key]:
-        keys = {}
+    def _gpu_keys(self) -> dict[Metric, Key]:
+        keys: dict[Metric, Key] = {}
         for kind, metric, text in self._source.rows("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName")):
             name, unit = _split_unit(str(text))
-            keys[_pack(kind, metric)] = (f"gpu.{name}", int(kind) & 0xFF, unit)
+            keys[kind, metric] = (f"gpu.{name}", int(kind) & 0xFF, unit)
         return keys
 
-    def _nic_keys(self) -> dict[int, Key]:
-        """(metric list, metric) -> key; one series per port is made when read."""
-        rows = self._source.rows("TARGET_INFO_NETWORK_METRICS", ("metricsListId", "metricsIdx", "name", "unit"))
-        return {_pack(a or 0, b or 0): (f"nic.{clean(str(name))}", -1, str(unit or "")) for a, b, name, unit in rows}
+    def _nic_keys(self) -> dict[Metric, Key]:
+        """Per metric and NIC; with None as the NIC for samples of one without a name."""
+        names = dict(self._source.rows("TARGET_INFO_NIC_INFO", ("nicId", "name")))
+        nics = {where: names.get(nic) for nic, where in self._source.rows("NIC_ID_MAP", ("nicId", "globalId"))}
+        keys: dict[Metric, Key] = {}
+        for a, b, text, unit in self._source.rows(
+            "TARGET_INFO_NETWORK_METRICS", ("metricsListId", "metricsIdx", "name", "unit")
+        ):
+            for where, nic in {**nics, None: None}.items():
+                name = f"nic.{nic}.{text}" if nic else f"nic.{text}"
+                keys[a, b, where] = (clean(name), -1, str(unit or ""))
+        return keys
 
     def read(self, tick: Tick) -> None:
         """All samples."""
@@ -57,24 +67,37 @@ class CounterReader:
             return
         wanted = dict.fromkeys(("timestamp", "typeId", "metricId"), Kind.INT) | {"value": Kind.FLOAT}
         for columns in self._source.batches(GPU_METRICS, wanted):
-            keys = _pack(columns["typeId"], columns["metricId"])
-            self._add(keys, self._gpu, columns["timestamp"], columns["value"], tick)
-        wanted = dict.fromkeys(("start", "end", "metricsListId", "metricsIdx"), Kind.INT) | {"value": Kind.FLOAT}
+            group = self._groups([columns["typeId"], columns["metricId"]], self._gpu)
+            self._add(group, columns["timestamp"], columns["value"], tick)
+        place = ("metricsListId", "metricsIdx", "globalId")
+        wanted = dict.fromkeys(("start", "end", *place), Kind.INT) | {"value": Kind.FLOAT}
         for columns in self._source.batches(NIC_METRICS, wanted):
-            keys = _pack(_or0(columns["metricsListId"]), _or0(columns["metricsIdx"]))
-            self._add(keys, self._nic, np.maximum(columns["start"], columns["end"]), columns["value"], tick)
+            group = self._groups([columns[c] for c in place], self._nic)
+            self._add(group, np.maximum(columns["start"], columns["end"]), columns["value"], tick)
 
-    def _add(self, keys: Any, names: dict[int, Key], time: Any, value: Any, tick: Tick) -> None:
-        unique, inverse = np.unique(keys, return_inverse=True)
-        index = {key: i for i, key in enumerate(self._keys)}
-        group = np.array([index[names[k]] if k in names else -1 for k in unique.tolist()], np.int64)[inverse]
+    def _groups(self, ids: list[Any], keys: dict[Metric, Key]) -> Any:
+        """The place of each sample's counter in the sorted list, -1 for one without a name."""
+        encoded = [pa.array(i).dictionary_encode() for i in ids]
+        combined = np.zeros(len(ids[0]), np.int64)
+        for e in encoded:
+            combined = combined * len(e.dictionary) + e.indices.to_numpy()
+        _, first, inverse = np.unique(combined, return_index=True, return_inverse=True)
+        place = {key: i for i, key in enumerate(self._keys)}
+        found = []
+        for row in first.tolist():
+            own = tuple(int(i[row]) for i in ids)
+            key = keys.get(own) or keys.get((*own[:-1], None))
+            found.append(-1 if key is None else place[key])
+        return np.array(found, np.int64)[inverse]
+
+    def _add(self, group: Any, time: Any, value: Any, tick: Tick) -> None:
         keep = (group >= 0) & (time != NULL)
         rows = np.empty(int(keep.sum()), _ROW)
         rows["start"] = rows["end"] = time[keep]
         rows["value"] = value[keep]
-        assert self._spill is not None
-        self._spill.append(group[keep], rows)
-        tick(len(keys))
+        if self._spill is not None:
+            self._spill.append(group[keep], rows)
+        tick(len(group))
 
     @property
     def gpus(self) -> set[int]:
@@ -105,14 +128,6 @@ class CounterReader:
         """Close the scratch file."""
         if self._spill:
             self._spill.close()
-
-
-def _pack(high: Any, low: Any) -> Any:
-    return (high << 20) ^ low
-
-
-def _or0(values: Any) -> Any:
-    return np.where(values == NULL, 0, values)
 
 
 def _split_unit(text: str) -> tuple[str, str]:

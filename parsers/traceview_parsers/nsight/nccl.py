@@ -90,7 +90,10 @@ class Calls:
     """per call: a row of ``PAYLOAD``"""
     torch: Windows
     torch_kinds: list[str | None]
-    comms: dict[int, Communicator]
+    comms: dict[int | None, Communicator]
+    """By id; None = the only one, in payloads without ids (NCCL before 2.25)."""
+    inits: list[Communicator]
+    """All that the process joined, with id or without."""
 
     def facts(self, window: int, kernels: int) -> list[Facts]:
         """Facts of the ``kernels`` kernels launched in a window, in launch order; nothing where not certain."""
@@ -136,7 +139,7 @@ class Calls:
             return None
         if kind not in TIMES_RANKS:
             return size
-        known = self.comms.get(comm) if comm is not None else None
+        known = self.comms.get(comm)
         return size * known.nranks if known else None
 
     def _pairs(self, calls: list[int], kinds: list[str], comm: int | None) -> Facts:
@@ -146,7 +149,7 @@ class Calls:
         out, back = (self.payload[some] for some in (sends, receives))
         moved = [p["size"] for p in (out, back) if len(p)]
         total = None if any((s < 0).any() for s in moved) else max(int(s.sum()) for s in moved)
-        known = self.comms.get(comm) if comm is not None else None
+        known = self.comms.get(comm)
         everyone = set(range(known.nranks)) if known else None
         one_each = everyone and len(sends) == len(receives) == len(everyone) > 1
         if one_each and set(out["peer"].tolist()) == set(back["peer"].tolist()) == everyone:
@@ -181,6 +184,7 @@ def calls_of(process: Process, texts: list[str], payloads: Any) -> Calls | None:
     rows = np.flatnonzero(launch >= 0)
     rows = rows[np.argsort(launch[rows], kind="stable")]
     torch = np.array([":" in w for w in words], np.bool_)
+    told = payload[(payload["nranks"] > 0) & (payload["rank"] >= 0)]
     return Calls(
         launches=Windows(thread[bounds], start[bounds], end[bounds]),
         first=np.searchsorted(launch[rows], np.arange(len(bounds) + 1)),
@@ -188,7 +192,8 @@ def calls_of(process: Process, texts: list[str], payloads: Any) -> Calls | None:
         payload=payload[rows],
         torch=Windows(thread[torch], start[torch], end[torch]),
         torch_kinds=[collective_kind(words[r].partition(":")[2]) for r in np.flatnonzero(torch).tolist()],
-        comms=_communicators(payload),
+        comms=_communicators(told),
+        inits=[Communicator(int(r["nranks"]), int(r["rank"])) for r in told],
     )
 
 
@@ -206,9 +211,14 @@ def _join(payloads: Any, tid: Any, start: Any) -> Any:
     return out
 
 
-def _communicators(payload: Any) -> dict[int, Communicator]:
-    told = payload[payload["has_comm"] & (payload["nranks"] > 0) & (payload["rank"] >= 0)]
-    return {int(r["comm"]): Communicator(int(r["nranks"]), int(r["rank"])) for r in told}
+def _communicators(told: Any) -> dict[int | None, Communicator]:
+    """Communicators by id from the payloads of init calls."""
+    found: dict[int | None, Communicator] = {
+        int(r["comm"]) if r["has_comm"] else None: Communicator(int(r["nranks"]), int(r["rank"])) for r in told
+    }
+    if len(told) > 1:
+        found.pop(None, None)  # which of them a call without an id means is not told
+    return found
 
 
 def _launch_ranges(thread: Any, words: list[str], kinds: list[str | None]) -> tuple[Any, Any]:

@@ -61,7 +61,7 @@ def _world(report: Report) -> int | None:
 
 def _one(process: Process, calls: Calls | None, report: Report, mpi: dict[int, int]) -> Identity:
     world = _world(report)
-    comms = list(calls.comms.values()) if calls else []
+    comms = calls.inits if calls else []
     if comms:
         widest = max(comms, key=lambda c: c.nranks)
         if world in (None, widest.nranks):
@@ -81,6 +81,8 @@ def members(
         if own is None or identity.rank is None:
             continue
         for comm, told in own.comms.items():
+            if comm is None:
+                continue
             seen.setdefault(comm, {})[told.rank] = identity.rank
             size[comm] = told.nranks
             if told.nranks == identity.world and told.rank == identity.rank:

@@ -116,7 +116,7 @@ class ReportReader:
         warnings = [*report.warnings, *self._missing(process)]
         if counts.unclosed:
             warnings.append(f"{counts.unclosed} ranges or calls never ended: clipped at the end of the capture")
-        if process.key and calls is not None and not calls.comms and not (calls.payload["size"] >= 0).any():
+        if process.key and calls is not None and not calls.inits and not (calls.payload["size"] >= 0).any():
             warnings.append(
                 "NCCL ranges without message sizes and communicators: export with `nsys export --include-blobs=true`"
             )

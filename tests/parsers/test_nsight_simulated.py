@@ -1,0 +1,137 @@
+"""Simulated jobs, written as Kineto and as Nsight, give the same tables and the same verdict, to the nanosecond.
+
+Both writers store exact nanoseconds, so nothing of a clock conversion is left to tolerate.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import traceview as tv
+from simulator import (
+    ClockOffset,
+    CudaGraphs,
+    HostPauses,
+    Job,
+    PageableCopies,
+    SlowLoader,
+    SlowRank,
+    simulate,
+    write_kineto,
+    write_nsight,
+)
+from simulator.nsight_schema import VERSIONS
+from traceview.run import Run
+from traceview.schema import COLLECTIVES, COUNTERS, GPU_OPS
+from traceview_parsers import nsight
+from traceview_parsers.registry import ReadOptions
+
+JOBS = {
+    "dp": Job(ranks=4, hosts=2, steps=5, faults=(SlowRank(2, 1.5), ClockOffset(1, 3_000_000))),
+    "fsdp": Job(layout="fsdp", ranks=4, hosts=2, steps=4, layers=2, faults=(ClockOffset(1, 5_000_000),)),
+    "tp": Job(layout="tp", tp=2, ranks=4, steps=4, layers=2, faults=(SlowRank(1, 1.4),)),
+    "pp": Job(layout="pp", pp=2, ranks=4, steps=4, layers=2),
+    "ep": Job(layout="ep", ranks=4, steps=4, layers=2),
+    "copies": Job(ranks=2, steps=4, faults=(PageableCopies(), SlowLoader(9_000_000, (1,)))),
+    "pauses": Job(ranks=2, steps=5, faults=(HostPauses(8_000_000),)),
+    "node": Job(ranks=2, steps=4, faults=(CudaGraphs("node"),)),
+}
+FACTS = ("device", "start", "end", "launch_start", "kind", "group_size", "p2p", "src", "dst", "bytes", "coalesced")
+
+
+def opened(folder: Path) -> Run:
+    run = tv.open(folder, cache=False)
+    assert isinstance(run, Run)
+    return run
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_both_formats_give_the_same(name: str, tmp_path: Path) -> None:
+    sim = simulate(JOBS[name])
+    write_kineto(sim, tmp_path / "k")
+    write_nsight(sim, tmp_path / "n")
+    by_kineto, by_nsight = opened(tmp_path / "k"), opened(tmp_path / "n")
+    assert by_nsight.ranks == by_kineto.ranks and by_nsight.world_size == by_kineto.world_size
+    for rank in by_kineto.ranks:
+        assert by_nsight.host(rank) == by_kineto.host(rank)
+        a, b = by_kineto.table(GPU_OPS, rank), by_nsight.table(GPU_OPS, rank)
+        for column in ("device", "stream", "start", "end", "cls", "launch_start", "launch_end", "bytes", "mem"):
+            assert b[column].to_pylist() == a[column].to_pylist(), column
+        a, b = by_kineto.table(COLLECTIVES, rank), by_nsight.table(COLLECTIVES, rank)
+        for column in FACTS:
+            told = [x for x in zip(a[column].to_pylist(), b[column].to_pylist(), strict=True) if x[0] is not None]
+            assert [x[1] for x in told] == [x[0] for x in told], column
+    one, two = tv.analyze(by_kineto), tv.analyze(by_nsight)
+    assert two.budget.leaves_ns == one.budget.leaves_ns
+    assert two.windows().to_pylist() == one.windows().to_pylist()
+    assert two.stragglers().to_pylist() == one.stragglers().to_pylist()
+
+
+def parts(folder: Path, tmp_path: Path) -> list[Any]:
+    out = []
+    for path in sorted(folder.iterdir()):
+        out += nsight.read(path, tmp_path / f"out-{folder.name}-{path.stem}", ReadOptions(), None)
+    return out
+
+
+@pytest.mark.parametrize("payload", ["blob", "hex", "json"])
+@pytest.mark.parametrize("version", ["2024.6", "2026.1"])
+def test_payloads_in_every_encoding(payload: str, version: str, tmp_path: Path) -> None:
+    sim = simulate(Job(layout="fsdp", ranks=4, hosts=2, steps=2, layers=2))
+    write_nsight(sim, tmp_path / "n", version, payload=payload)
+    found = parts(tmp_path / "n", tmp_path)
+    assert [(p.meta.rank, p.meta.rank_source, p.meta.world_size) for p in found] == [
+        (r, "payload", 4) for r in range(4)
+    ]
+    for part in found:
+        rows = part.table(COLLECTIVES).to_pylist()
+        assert {r["facts"] for r in rows} == {"payload"} and {r["group_size"] for r in rows} == {4}
+        assert {r["members"] for r in rows} == {"0-3"} and all(r["bytes"] for r in rows)
+
+
+@pytest.mark.parametrize("version", sorted(VERSIONS))
+def test_every_version_gives_the_same_gpu_work(version: str, tmp_path: Path) -> None:
+    sim = simulate(Job(ranks=2, steps=2))
+    write_nsight(sim, tmp_path / "n", version, payload="none")
+    write_nsight(sim, tmp_path / "new", "2026.1", payload="none")
+    for old, new in zip(parts(tmp_path / "n", tmp_path), parts(tmp_path / "new", tmp_path), strict=True):
+        assert old.table(GPU_OPS).to_pylist() == new.table(GPU_OPS).to_pylist()
+        assert {r["facts"] for r in old.table(COLLECTIVES).to_pylist()} == {"cpu_record"}
+
+
+def test_one_report_a_rank(tmp_path: Path) -> None:
+    sim = simulate(Job(ranks=3, steps=2))
+    write_nsight(sim, tmp_path / "n", per="rank", payload="none")
+    found = parts(tmp_path / "n", tmp_path)
+    assert [(p.meta.rank, p.meta.rank_source) for p in found] == [(r, "env") for r in range(3)]
+
+
+def test_a_graph_as_one_interval_is_opaque(tmp_path: Path) -> None:
+    write_nsight(simulate(Job(ranks=2, steps=2, faults=(CudaGraphs("graph"),))), tmp_path / "n")
+    for part in parts(tmp_path / "n", tmp_path):
+        assert part.table(GPU_OPS)["cls"].to_pylist().count("gpu_opaque") == 2
+        assert part.meta.source.facts["graph_mode"] == "Graph"
+
+
+def test_metrics(tmp_path: Path) -> None:
+    sim = simulate(Job(ranks=2, steps=2))
+    write_nsight(sim, tmp_path / "n", metrics=True)
+    for rank, part in enumerate(parts(tmp_path / "n", tmp_path)):
+        rows = part.table(COUNTERS).to_pylist()
+        assert {r["device"] for r in rows} == {rank}
+        assert {r["name"] for r in rows} == {
+            "gpu.SMs Active", "gpu.PCIe RX Throughput", "gpu.NVLink TX Responses User Data"
+        }  # fmt: skip
+
+
+def test_a_run_may_mix_formats_but_not_ranks(tmp_path: Path) -> None:
+    sim = simulate(Job(ranks=2, steps=3))
+    kineto = write_kineto(sim, tmp_path / "k")
+    reports = write_nsight(sim, tmp_path / "n", per="rank")
+    run = tv.open([kineto[0], reports[1]], cache=False)
+    assert run.ranks == [0, 1] and tv.analyze(run).run.missing_ranks == []
+    with pytest.raises(tv.TraceviewError, match=r"rank 1 is claimed by 2 files"):
+        tv.open([*kineto, reports[1]], cache=False)
