@@ -79,6 +79,18 @@ def test_the_trace_may_name_the_communicator(joined: Join) -> None:
     assert result is not None and logged(result)[0, 1].transport == "NET/IB/GDRDMA"
 
 
+def test_calls_tell_two_communicators_of_one_rank_set_apart(joined: Join) -> None:
+    lines = [line for name, edge in (("a", P2P), ("b", GDR)) for r in (0, 1) for line in comm(r, name, (0, 1), edge)]
+    call = "h0:100:100 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x1 count {n} datatype 7 op 0 root 0"
+    call += " comm 0x{name} [nranks=2] stream 0x1"
+    lines += [call.format(name="a", n=n) for n in range(1, 40)]
+    lines += [call.format(name="b", n=1000 + n) for n in range(1, 40)]
+    seen = [("allreduce", 4 * (1000 + n)) for n in range(5, 30)]
+    result = joined(lines, trace(2, (0, 1), calls=lambda members, rank: seen))
+    assert result is not None and [c.name for c in result.groups[0, 1]] == ["0xb"]
+    assert logged(result)[0, 1].transport == "NET/IB/GDRDMA"
+
+
 def test_a_log_of_one_rank_still_finds_its_groups(joined: Join) -> None:
     lines = [*comm(2, "a", WORLD, NET), *comm(2, "b", (2, 3), P2P)]
     result = joined(lines, trace(4, WORLD, (0, 1), (2, 3)))

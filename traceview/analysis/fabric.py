@@ -8,8 +8,10 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from traceview import units
 from traceview.analysis.bandwidth import Fabric
 from traceview.analysis.bounds import Links
+from traceview.analysis.callalign import Signature
 from traceview.analysis.join import Comm, Joined, Members, Trace, join, logged
 from traceview.analysis.peaks import Peaks
 from traceview.analysis.tiers import Place, Placement
@@ -55,7 +57,15 @@ def _trace(run: Run, collectives: Any) -> Trace:
         world_size=run.world_size,
         groups=tuple(parse_members(t) for t in texts),
         comm_ids={m: frozenset(ids) for m, ids in named.items()},
+        calls=lambda members, rank: _calls(collectives, members, rank),
     )
+
+
+def _calls(collectives: Any, members: Members, rank: int) -> list[Signature]:
+    """Calls of one rank in one group, in order."""
+    own = collectives.filter(pc.equal(collectives["rank"], rank))
+    own = own.filter(pc.equal(own["members"].cast("string"), units.ranks(list(members))))
+    return [(k, b or 0) for k, b in zip(own["kind"].to_pylist(), own["bytes"].to_pylist(), strict=True)]
 
 
 def _domains(joined: Joined | None, hosts: Mapping[int, str]) -> dict[int, str]:

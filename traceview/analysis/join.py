@@ -7,12 +7,16 @@ of them, and what they disagree in is said to be ambiguous.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow.compute as pc
+
 from traceview.analysis.bandwidth import Logged
+from traceview.analysis.callalign import Signature, align
 from traceview.run import Run
-from traceview.schema.nccl import NCCL_COMMS, NCCL_EDGES, NCCL_PROCS, NCCL_TUNING
+from traceview.schema.nccl import NCCL_CALLS, NCCL_COMMS, NCCL_EDGES, NCCL_PROCS, NCCL_TUNING
 
 Row = dict[str, Any]
 Members = tuple[int, ...]
@@ -28,6 +32,8 @@ _KIND = {
 }
 _PER_RANK = ("AllGather", "ReduceScatter", "AlltoAll", "Gather", "Scatter")
 _SHOWN = 6
+_AGREE = 0.8
+_CALLS = 500_000
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,8 @@ class Trace:
     groups: tuple[Members, ...]
     comm_ids: dict[Members, frozenset[str]] = field(default_factory=dict)
     """communicators that a trace itself names for a group (Nsight: the hash that newer NCCL prints)"""
+    calls: Callable[[Members, int], list[Signature]] | None = None
+    """(group, rank) -> its calls in order; asked only where a group has several communicators"""
 
 
 @dataclass(frozen=True)
@@ -101,6 +109,8 @@ def join(run: Run, trace: Trace) -> Joined | None:
     comms = _comms(rows, rank_of)
     _add_edges(comms, rows, run.log_tables(NCCL_EDGES))
     groups = {g: _of_group(g, comms, trace) for g in trace.groups}
+    if trace.calls is not None:
+        groups = {g: _by_calls(g, found, run, trace.calls, rank_of) for g, found in groups.items()}
     owner = {r["instance"]: r["proc"] for r in rows}
     procs_of: dict[int, list[Row]] = defaultdict(list)
     for name, rank in sorted({(owner[i], r) for i, r in rank_of.items()}):
@@ -185,6 +195,37 @@ def _of_group(members: Members, comms: dict[str, Comm], trace: Trace) -> list[Co
     named = trace.comm_ids.get(members, frozenset())
     exact = [c for c in comms.values() if c.name.lower() in named]
     return exact or [c for c in comms.values() if c.fits(members)]
+
+
+def _by_calls(
+    members: Members,
+    found: list[Comm],
+    run: Run,
+    calls: Callable[[Members, int], list[Signature]],
+    rank_of: dict[str, int],
+) -> list[Comm]:
+    """Of several communicators with a group's ranks, those whose logged calls are the group's; all if none is."""
+    if len(found) < 2:
+        return found
+    agreed = []
+    for comm in found:
+        row = next((r for r in comm.rows if r["instance"] in rank_of), None)
+        if row is None:
+            continue
+        alignment = align(_logged_calls(run, row["instance"]), calls(members, rank_of[row["instance"]]))
+        if alignment is not None and alignment.agree > _AGREE:
+            agreed.append(comm)
+    return agreed or found
+
+
+def _logged_calls(run: Run, instance: str) -> list[Signature]:
+    out: list[Signature] = []
+    for part in run.logs:
+        table = part.table(NCCL_CALLS)
+        own = table.filter(pc.equal(table["instance"].cast("string"), instance)).slice(0, _CALLS)
+        pairs = zip(own["function"].to_pylist(), own["bytes"].to_pylist(), strict=True)
+        out += [(_KIND.get(f, f.lower()), b or 0) for f, b in pairs]
+    return out
 
 
 def _choices(table: Any) -> dict[str, Counter[tuple[str, int, str, str | None, int | None]]]:
