@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from simulator import job as faults
-from simulator.program import GpuRecord, HostRecord
+from simulator.program import COMPUTE, GpuRecord, HostRecord
 from simulator.simulate import Sim
 
 MARGIN = 100_000
@@ -108,8 +109,11 @@ def _opaque(rows: list[GpuRecord]) -> list[GpuRecord]:
 
 
 def _overflow(sim: Sim, out: Capture) -> None:
+    """Impossible ends; what is left to know is that a kernel ended before the next one of its stream began."""
     for f in sim.job.find(faults.OverflowedDurations):
         if f.rank == out.rank:
-            kernels = [g for g in out.gpu if g.row.cls == "compute"][:-1]
+            stream = [g for g in out.gpu if g.row.stream == COMPUTE]
+            following = {id(a): b.start for a, b in pairwise(stream)}
+            kernels = [g for g in stream[:-1] if g.row.cls == "compute"]
             for gpu in kernels[-f.count :]:
-                gpu.stamped_end = gpu.start + f.ns
+                gpu.stamped_end, gpu.end = gpu.start + f.ns, following[id(gpu)]

@@ -29,15 +29,39 @@ def _slowness(ranks: int, hosts: int) -> list[st.SearchStrategy[f.Fault]]:
         st.builds(f.LaunchBound, st.sampled_from([50_000, 2 * MS])),
         st.builds(f.HostReads, st.integers(1, 2)),
         st.builds(f.SingleQueue),
+    ]
+
+
+def _losses(ranks: int, layout: str) -> list[st.SearchStrategy[f.Fault]]:
+    """What goes wrong in the record rather than in the run; only sequence numbers bring such ranks together.
+
+    Point to point has none in common, so a pipeline that starts late on one rank stays unresolved in part.
+    """
+    rank = st.integers(0, ranks - 1)
+    late = st.builds(f.LateStart, rank, st.integers(1, 2), st.sampled_from([0, 5 * MS]))
+    return [
+        *([] if layout == "pp" else [late]),
+        st.builds(f.MissingFirstCollectives, rank, st.integers(1, 4)),
+        st.builds(f.OverflowedDurations, rank, st.integers(1, 2)),
+        st.builds(f.AxisShift, rank, st.sampled_from([-30_000, 30_000])),
         st.builds(f.DroppedStart, rank, st.integers(1, 8)),
+        st.builds(f.HostPauses, st.just(60 * MS), st.just(2)),
     ]
 
 
 @st.composite
 def jobs(
-    draw: Any, layouts: tuple[str, ...] = ("dp", "fsdp", "tp", "pp", "ep"), *, clocks: bool = False, tick: int = 1
+    draw: Any,
+    layouts: tuple[str, ...] = ("dp", "fsdp", "tp", "pp", "ep"),
+    *,
+    clocks: bool = False,
+    losses: bool = False,
+    tick: int = 1,
 ) -> Job:
-    """A job of 2 to 8 ranks, 4 steps and up to three faults; with ``clocks`` its hosts disagree about the time."""
+    """A job of 2 to 8 ranks, 4 steps and up to three faults.
+
+    With ``clocks`` its hosts disagree about the time, with ``losses`` its record has up to two faults of its own.
+    """
     layout, tp, pp = draw(st.sampled_from([x for x in LAYOUTS if x[0] in layouts]))
     # only an n x n collective over hosts ties their clocks together: a pipeline alone does not
     hosts = 1 if layout == "pp" else draw(st.sampled_from([2] if clocks else [1, 2]))
@@ -45,6 +69,8 @@ def jobs(
     ranks = max(2, hosts * per_host)
     hosts = hosts if ranks % hosts == 0 else 1
     found: list[f.Fault] = draw(st.lists(st.one_of(_slowness(ranks, hosts)), max_size=3))
+    if losses:
+        found += draw(st.lists(st.one_of(_losses(ranks, layout)), max_size=2))
     if layout == "pp":
         found += draw(st.lists(st.builds(f.StageImbalance, st.integers(0, pp - 1), st.just(1.3)), max_size=1))
     if layout == "ep":

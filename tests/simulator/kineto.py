@@ -12,7 +12,7 @@ from typing import Any
 
 from simulator.capture import Capture, Gpu, Host, capture
 from simulator.job import EPOCH
-from simulator.program import GpuRecord, Instance
+from simulator.program import GpuRecord, HostRecord, Instance
 from simulator.simulate import Sim
 
 QUARTER = 7_889_238 * 1_000_000_000  # Kineto's base time is a multiple of this
@@ -138,7 +138,7 @@ def _distributed(sim: Sim, cap: Capture, style: Style) -> dict[str, Any]:
 
 
 def _events(sim: Sim, cap: Capture, style: Style) -> list[dict[str, Any]]:
-    sequence = _sequence(cap)
+    sequence = _sequence(sim.programs[cap.rank].host)
     device = cap.rank % (sim.job.ranks // sim.job.hosts)
     meta = _metadata(cap, style, device)
     external = {h.number: i + 1 for i, h in enumerate(h for h in cap.host if h.row.kind != "runtime")}
@@ -154,12 +154,11 @@ def _events(sim: Sim, cap: Capture, style: Style) -> list[dict[str, Any]]:
     return meta + out + _window(cap, style)
 
 
-def _sequence(cap: Capture) -> dict[int, int]:
+def _sequence(records: list[HostRecord]) -> dict[int, int]:
     """Seq of every instance as this rank counts it: equal on all members, except point to point."""
     out: dict[int, int] = {}
     counts: dict[str, int] = {}
-    for record in cap.host:
-        instance = record.row.instance
+    for instance in (r.instance for r in records):
         if instance:
             counts[instance.group.name] = counts.get(instance.group.name, 0) + 1
             out[id(instance)] = counts[instance.group.name] if instance.p2p else instance.seq
