@@ -160,6 +160,7 @@ COLUMNS = {
     "class": "Activity class; it is decided by the name, never by the stream.",
     "ranks_n": "On how many ranks the kernel ran.",
     "op": "Operator that launched most of it.",
+    "kernels_n": "Number of different kernels.",
     "hops": "Ranks the critical path visits, in order.",
     "path.wall": "Span of the critical path of the step; its leaves sum to it and hold no waiting.",
     "offset": "Offset of the host's clock: true = local + offset + drift x (local - reference time).",

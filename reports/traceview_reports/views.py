@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from operator import attrgetter as at
 from typing import Any
 
 from traceview import units
 from traceview.result import Result
+from traceview_reports import definitions
 from traceview_reports.tables import Column, View, group_columns, metric
 
 
@@ -149,7 +151,7 @@ def collectives(result: Result) -> View:
     )
 
 
-_DIRECTIONS = {
+DIRECTIONS = {
     "pcie_h2d": "host to GPU",
     "pcie_d2h": "GPU to host",
     "gpu_d2d": "within the GPU",
@@ -161,7 +163,7 @@ _DIRECTIONS = {
 def copies(result: Result) -> View:
     """Copies by direction and memory kind."""
     columns = (
-        Column("direction", "text", lambda r: _DIRECTIONS.get(r.direction, r.direction), "direction"),
+        Column("direction", "text", lambda r: DIRECTIONS.get(r.direction, r.direction), "direction"),
         Column("memory", "text", at("mem"), "mem"),
         Column("copies", "int", at("count"), "count"),
         Column("bytes", "size", at("bytes"), "bytes"),
@@ -236,6 +238,41 @@ def kernels(result: Result) -> View:
     )
 
 
+@dataclass
+class _Operator:
+    name: str
+    launched: int = 0
+    kernels: int = 0
+    total_ns: int = 0
+
+
+def operators(result: Result) -> View:
+    """Kernel time by the operator that launches it."""
+    rows: dict[str, _Operator] = {}
+    for k in result.kernels:
+        if k.op:
+            row = rows.setdefault(k.op, _Operator(k.op))
+            row.launched, row.kernels, row.total_ns = (
+                row.launched + k.count,
+                row.kernels + 1,
+                row.total_ns + k.total_ns,
+            )
+    columns = (
+        Column("operator", "name", at("name"), "op"),
+        Column("kernels", "int", at("kernels"), "kernels_n"),
+        Column("n", "int", at("launched"), "count"),
+        Column("total", "time", at("total_ns"), "total"),
+    )
+    return View(
+        "operators",
+        "Operators",
+        columns,
+        sorted(rows.values(), key=lambda r: -r.total_ns),
+        "No operator is known. Record CPU activity beside the GPU's: it says what launched a kernel.",
+        "a kernel counts for the operator that launched most of it",
+    )
+
+
 def path(result: Result) -> View:
     """Cross-rank critical path of each step."""
     rows = [_PathRow(p) for p in result.critical_path]
@@ -272,6 +309,7 @@ def metrics(result: Result) -> View:
         Column("n", "int", lambda m: m[1].n, "n"),
         Column("quality", "text", lambda m: m[1].quality.replace("_", " "), "quality"),
         Column("basis", "name", lambda m: m[1].basis, "basis", 2),
+        Column("meaning", "name", lambda m: definitions.of(m[0]), "value", 2),
     )
     return View("metrics", "Metrics", columns, list(result.metrics.items()), "No metric could be computed.", "")
 
@@ -286,6 +324,7 @@ VIEWS: tuple[Callable[[Result], View], ...] = (
     idle,
     memory,
     kernels,
+    operators,
     path,
     metrics,
 )

@@ -286,8 +286,8 @@ def slow_rank(ranks: int = 8, steps: int = 10, culprit: int = 3) -> Result:
             ),
         ],
         copies=[
-            CopyRow("HtoD", "pageable", 80 * steps, 400_000_000, 80 * MS, 40 * MS, 4.9, 40),
-            CopyRow("HtoD", "pinned", 80 * steps, 4_000_000_000, 160 * MS, 8 * MS, 24.8, 80),
+            CopyRow("pcie_h2d", "pageable", 80 * steps, 400_000_000, 80 * MS, 40 * MS, 4.9, 40),
+            CopyRow("pcie_h2d", "pinned", 80 * steps, 4_000_000_000, 160 * MS, 8 * MS, 24.8, 80),
         ],
         idle=[
             IdleRow("idle_host", "", ranks * steps * 12 * MS),

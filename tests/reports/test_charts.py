@@ -36,7 +36,7 @@ def test_every_chart_is_drawn_in_both_themes(slow_page: str, open_page: Open) ->
     assert page.evaluate("window.Bokeh") is None, "loaded only when a chart comes near"
     scroll_through(page)
     drawn = page.evaluate("[...document.querySelectorAll('[data-chart]')].map(e => e.dataset.chart)")
-    assert drawn == ["steps", "heat-compute", "heat-wait", "arrivals", "busbw", "phases"]
+    assert drawn == ["steps", "heat-compute", "heat-wait", "arrivals", "busbw", "phases", "copies"]
     of = "Bokeh.documents[0].roots()[0]"
     colour = f"[...{of}.references()].find(m => m.type === 'ColumnDataSource').data.color[0]"
     axis = f"[...{of}.references()].find(m => /Axis/.test(m.type)).major_label_text_color"

@@ -48,11 +48,13 @@
       else if (kind === "Grid") m.setv({ grid_line_color: line });
       else if (kind === "ColorBar") m.setv({ background_fill_color: null, bar_line_color: null, major_label_text_color: dim, major_tick_line_color: line });
       else if (kind === "Legend") m.setv({ background_fill_color: back, background_fill_alpha: 0.85, label_text_color: text, border_line_color: line });
+      else if (kind === "Label") m.setv({ text_color: dim });
+      else if (kind === "Span") m.setv({ line_color: dim });
       else if (kind === "LinearColorMapper" && key) m.setv({ palette: ramp(key), nan_color: css("--bg") });
       else if (kind === "ColumnDataSource" && m.data.color) {
         if (!first.has(m)) first.set(m, { color: [...m.data.color] });
         m.data = { ...m.data, color: first.get(m).color.map((c) => (names[c] ? css(names[c]) : c)) };
-      } else if (/^(Scatter|Line)$/.test(kind)) {
+      } else if (/^(Scatter|Line|Quad)$/.test(kind)) {
         for (const p of ["fill_color", "line_color", "hatch_color"]) if (typeof value(m[p]) === "string") m[p] = { value: recolour(m, p) };
       }
     }

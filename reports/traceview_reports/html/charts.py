@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from traceview.analysis import peaks
 from traceview.result import CollectiveRow, Result, Window, group_ns
 from traceview.schema import COLL_KINDS
 from traceview_reports.html.blocks import Chart
 from traceview_reports.html.palette import colours
 from traceview_reports.names import clean
 from traceview_reports.tables import GROUP_KEYS
+from traceview_reports.views import DIRECTIONS
 
 _MS = 1e-6
 _MAX_STEPS = 500
@@ -38,7 +40,7 @@ class Drawn:
 
 def draw(result: Result) -> list[Drawn]:
     """Every chart that the result has data for, in the order of the page."""
-    return [chart for build in (_steps, _heat_maps, _arrivals, _busbw, _phases) for chart in build(result)]
+    return [chart for build in (_steps, _heat_maps, _arrivals, _busbw, _phases, _copies) for chart in build(result)]
 
 
 @cache
@@ -201,15 +203,12 @@ def _arrivals(result: Result) -> Iterator[Drawn]:
         return
     labels = {i: _label(f"{kind} {group}") for i, (group, kind) in enumerate(classes)}
 
-    def hook(figure: Any) -> None:
-        figure.yaxis.ticker = list(labels)
-        figure.yaxis.major_label_overrides = labels
-        figure.yaxis.axis_label = ""
-
     height = max(140, min(90 + 26 * len(classes), 700))
     label = "Matrix: mean lateness per class of collectives and rank"
     chart = Chart("arrivals", "Mean lateness at the collectives, ms", label, height)
-    yield Drawn(chart, _image(cells, first, (0, len(classes)), "rank", chart, hook), "comm")
+    yield Drawn(
+        chart, _image(cells, first, (0, len(classes)), "rank", chart, lambda f: _named_rows(f, labels)), "comm"
+    )
 
 
 def _busbw(result: Result) -> Iterator[Drawn]:
@@ -220,8 +219,8 @@ def _busbw(result: Result) -> Iterator[Drawn]:
     from bokeh.models import HoverTool
 
     hv, light = _holoviews(), colours()
-    peaks = sorted({r.peak for r in rows if r.peak})[-4:]
-    top = 1.08 * max([r.busbw or 0 for r in rows] + peaks)
+    bounds = sorted({r.peak for r in rows if r.peak})[-4:]
+    top = 1.08 * max([r.busbw or 0 for r in rows] + bounds)
     sizes = [math.log10((r.bytes or 1) / 1e6) for r in rows]  # whole decades: their ticks read well
     low, high = 10 ** math.floor(min(sizes) - 0.05), 10 ** math.ceil(max(sizes) + 0.05)
     tips = [("", "@kind @group"), ("busbw GB/s", "@busbw{0.0}"), ("size MB", "@MB{0.00}"), ("n", "@n")]
@@ -233,7 +232,7 @@ def _busbw(result: Result) -> Iterator[Drawn]:
         points = hv.Points(frame, ["MB", "busbw"], ["kind", "group", "n"], label=name)
         look = {"color": colour, "size": 8, "alpha": 0.85, "line_color": None}
         parts.append(points.opts(tools=[HoverTool(tooltips=tips)], **look))
-    for peak in peaks:
+    for peak in bounds:
         line = hv.Curve([(low, peak), (high, peak)], "MB", "busbw")
         parts.append(line.opts(color=light["--dim"], line_dash="dashed", line_width=1.5))
     view = {"logx": True, "xlim": (low, high), "ylim": (0, top), "legend_position": "top_left"}
@@ -270,11 +269,6 @@ def _phases(result: Result) -> Iterator[Drawn]:
         boxes.append((wait, i - 0.36, wait + transfer, i + 0.36, light["--g-comm"], name, "transfer", transfer))
     labels = {i: _label(f"{r.kind} {r.size_class}") for i, r in enumerate(reversed(rows))}
 
-    def hook(figure: Any) -> None:
-        figure.yaxis.ticker = list(labels)
-        figure.yaxis.major_label_overrides = labels
-        figure.ygrid.visible = False
-
     chart = Chart(
         "phases",
         "Time in collectives, sum over members, ms",
@@ -284,7 +278,47 @@ def _phases(result: Result) -> Iterator[Drawn]:
     )
     tips = [("", "@name"), ("", "@phase"), ("ms", "@ms{0.00}")]
     element = _boxes(boxes, ["name", "phase", "ms"], tips, xlabel="ms", ylabel="", xlim=(0, None))
-    yield Drawn(chart, _item(element, chart, hook))
+    yield Drawn(chart, _item(element, chart, lambda f: _named_rows(f, labels)))
+
+
+def _copies(result: Result) -> Iterator[Drawn]:
+    rows = sorted((r for r in result.copies if r.rate), key=lambda r: -r.bytes)[:10]
+    if not rows:
+        return
+    light, top = colours(), 1.5 * max(r.rate or 0 for r in rows)
+    boxes: list[tuple[Any, ...]] = []
+    labels = {}
+    for i, r in enumerate(reversed(rows)):
+        labels[i] = name = _label(f"{DIRECTIONS.get(r.direction, r.direction)} {r.mem}")
+        colour = light["--g-staging" if r.direction.startswith("pcie") else "--g-other"]
+        boxes.append((0, i - 0.36, r.rate, i + 0.36, colour, name, r.rate, r.rate_n))
+    bounds = {g: p.spec_gbs for g, p in peaks.load().pcie.items() if p.spec_gbs <= max(top, 32)}
+
+    def hook(figure: Any) -> None:
+        from bokeh.models import Label, Span
+
+        _named_rows(figure, labels)
+        for generation, rate in bounds.items():
+            figure.add_layout(Span(location=rate, dimension="height", line_dash="dashed", line_color=light["--dim"]))
+            name = Label(x=rate, y=len(rows) - 0.5, text=f"Gen{generation} x16", text_font_size="11px", x_offset=3)
+            name.text_color = light["--dim"]
+            figure.add_layout(name)
+
+    label = "Bars: rate of copies of at least 1 MB by direction and memory; lines: PCIe x16 generations"
+    chart = Chart("copies", "Rate of large copies; dashed: PCIe x16", label, max(150, 110 + 24 * len(rows)))
+    tips = [("", "@name"), ("GB/s", "@rate{0.0}"), ("copies", "@n")]
+    view = {"xlim": (0, max([top, *(1.25 * b for b in bounds.values())])), "ylim": (-0.5, len(rows) + 0.1)}
+    yield Drawn(
+        chart, _item(_boxes(boxes, ["name", "rate", "n"], tips, xlabel="GB/s", ylabel="", **view), chart, hook)
+    )
+
+
+def _named_rows(figure: Any, labels: dict[int, str]) -> None:
+    """Names instead of numbers on the y axis."""
+    figure.yaxis.ticker = list(labels)
+    figure.yaxis.major_label_overrides = labels
+    figure.yaxis.axis_label = ""
+    figure.ygrid.visible = False
 
 
 def _label(text: str) -> str:

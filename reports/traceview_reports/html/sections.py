@@ -69,7 +69,7 @@ def before_timeline(result: Result, env: Environment, charts: dict[str, Chart]) 
             "Copies between host and GPU. Pageable memory is slow and blocks the host; a low rate of pinned "
             "copies points at "
             "the link (width, generation, remote NUMA node).",
-            (),
+            _some(charts, "copies"),
             [grid(views.copies(result))],
             nav="Copies",
         ),
@@ -90,10 +90,10 @@ def after_timeline(result: Result, env: Environment) -> list[Section]:
     return [
         Section(
             "kernels",
-            "Kernels",
+            "Kernels and operators",
             "By total time; the head of a column sorts, the field filters.",
             (),
-            [grid(views.kernels(result), 100)],
+            [grid(views.kernels(result), 100), grid(views.operators(result), 40)],
             nav="Kernels",
         ),
         Section(

@@ -33,6 +33,13 @@ class Culprit:
     names: list[str]
 
 
+_TERMS = {
+    "carry": "late before already",
+    "compute_slower": "same kernels, slower",
+    "compute_more_work": "more kernels or larger ones",
+}
+
+
 def culprits(result: Result, limit: int = 5) -> list[Culprit]:
     """The first stragglers with the terms that explain them."""
     return [_culprit(row) for row in result.straggler_rows[:limit]]
@@ -41,8 +48,9 @@ def culprits(result: Result, limit: int = 5) -> list[Culprit]:
 def _culprit(row: StragglerRow) -> Culprit:
     against = "" if row.reference_rank is None else f", against rank {row.reference_rank}"
     title = f"Rank {row.rank} on {clean(row.host, 60)}: {row.cause.replace('_', ' ')}{against}"
+    text = clean(row.explanation, 1_200)
     return Culprit(
-        row, title, clean(row.explanation, 400), _terms(row.cause_terms_ns), [clean(n) for n in row.names[:8]]
+        row, title, text[:1].upper() + text[1:], _terms(row.cause_terms_ns), [clean(n) for n in row.names[:8]]
     )
 
 
@@ -53,16 +61,15 @@ def _terms(terms_ns: dict[str, int]) -> list[Term]:
     for leaf, ns in ordered:
         width = 50 * abs(ns) / largest
         value = ("+" if ns > 0 else "−") + units.time(abs(ns))
-        out.append(
-            Term(clean(leaf.replace("_", " "), 40), value, 50 if ns > 0 else 50 - width, width, _group_key(leaf))
-        )
+        name = _TERMS.get(leaf) or clean(leaf.replace("_", " "), 40)
+        out.append(Term(name, value, 50 if ns > 0 else 50 - width, width, _group_key(leaf)))
     return out
 
 
 def _group_key(leaf: str) -> str:
-    """Colour of the group that a leaf (or a name that begins with one) belongs to."""
+    """Colour of the group that a leaf, or a part of compute, belongs to."""
     for group, leaves in GROUPS.items():
-        if any(leaf == x or x.split(".")[0] == leaf for x in leaves):
+        if any(leaf in (x, x.split(".")[0]) or (x == "compute" and leaf.startswith(x)) for x in leaves):
             return GROUP_KEYS[group][0]
     return "idle"
 
