@@ -75,6 +75,14 @@ def test_wait_without_a_listed_straggler_is_imbalance() -> None:
     value.blame = [BlameRow(r, "node-0", 50 * MS, 50 * MS, 0, 0, 0, 0) for r in range(4)]
     judged(value)
     assert [f.id for f in value.findings] == ["imbalance"]
+    assert "take turns" in value.findings[0].title
+
+
+def test_wait_for_one_rank_that_is_not_sure_to_be_slow_says_so() -> None:
+    value = result([window(r, k, compute=90, comm_wait__nxn=10) for r in range(4) for k in range(3)])
+    value.blame = [BlameRow(2, "node-0", 90 * MS, 90 * MS, 0, 0, 0, 0), BlameRow(1, "node-0", MS, MS, 0, 0, 0, 0)]
+    judged(value)
+    assert "mostly for rank 2, on too little evidence" in value.findings[0].title
 
 
 def test_outlier_steps_are_found_and_explained() -> None:

@@ -1,34 +1,52 @@
-"""Unequal compute on all ranks without one persistent culprit: what balancing would give (METHODS h.1)."""
+"""Straggler wait without a listed straggler: lateness that moves between ranks, or too little evidence for a name."""
 
 from __future__ import annotations
 
 from traceview import units
 from traceview.analysis.findings.common import matters, of_step, per_step, worst
 from traceview.config import Config
-from traceview.result import Finding, Result
+from traceview.result import BlameRow, Finding, Result
+
+MOSTLY = 0.6
+"""share of the blame on one rank from which on it is not 'taking turns'"""
 
 
 def find(result: Result, config: Config) -> list[Finding]:
-    """Straggler wait that no listed straggler explains: lateness moves from rank to rank."""
+    """What balancing would give at best (METHODS h.1), beside the listed stragglers."""
     total = sum(b.origin_blame_ns for b in result.blame)
-    named = sum(s.origin_blame_ns for s in result.straggler_rows)
-    if not total or not result.window_rows:
+    named = {s.rank for s in result.straggler_rows}
+    rest = sorted((b for b in result.blame if b.rank not in named), key=lambda b: -b.origin_blame_ns)
+    left = sum(b.origin_blame_ns for b in rest)
+    if not left or not result.window_rows:
         return []
-    saving = per_step(result, "comm_wait.nxn") * (total - named) // total
+    saving = per_step(result, "comm_wait.nxn") * left // total
     if not matters(result, saving, config.finding_min_share):
         return []
-    top = sorted(result.blame, key=lambda b: -b.origin_blame_ns)[:3]
+    title, advice = _words(result, rest, left)
     return [
         Finding(
             id="imbalance",
-            title=f"ranks wait {of_step(result, saving)} of the step for late peers, none of them persistently late",
+            title=f"ranks wait {of_step(result, saving)} of the step {title}",
             saving_ns_per_step=saving,
-            basis="mean exposed wait that no persistent straggler explains; balancing could save all of it at best",
+            basis="mean exposed wait that no listed straggler explains; balancing could save all of it at best",
             confidence="likely",
-            evidence=[f"rank {b.rank}: {units.share(b.origin_blame_ns / total)} of the blame" for b in top],
-            advice="Balance the work per rank and step (sequence lengths, experts), and look for random host pauses.",
+            evidence=[f"rank {b.rank}: {units.share(b.origin_blame_ns / total)} of the blame" for b in rest[:3]],
+            advice=advice,
             where=worst(result, "comm_wait.nxn"),
             owner="model code",
             section="stragglers",
         )
     ]
+
+
+def _words(result: Result, rest: list[BlameRow], left: int) -> tuple[str, str]:
+    first = rest[0]
+    if first.origin_blame_ns > MOSTLY * left:
+        return (
+            f"mostly for rank {first.rank}, on too little evidence to call it a straggler",
+            f"Capture more steps (here {len(result.run.steps.used)}): chance and clock error cannot be excluded yet.",
+        )
+    return (
+        "for peers that take turns being late",
+        "Balance the work per rank and step (sequence lengths, experts), and look for random host pauses.",
+    )
