@@ -121,3 +121,13 @@ def test_only_a_log_is_not_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "only logs" in capsys.readouterr().err
     assert entry(["inspect", str(log)]) == 0
     assert "traces" in capsys.readouterr().out
+
+
+def test_a_closed_pipe_is_no_failure(slow_rank: Path) -> None:
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    command = [sys.executable, "-m", "traceview", "analyze", str(slow_rank), "-v"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b"" and process.wait() == 0
+    process.stderr.close()

@@ -37,7 +37,10 @@ def run(argv: list[str] | None = None) -> int:
     except TraceviewError as error:
         print(f"traceview: {error}", file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:
+    except (
+        BrokenPipeError,
+        SystemExit,
+    ):  # click turns a closed pipe (`| head`) into exit(1), which would read as FAIL
         return EXIT_OK
     except Exception as error:
         if "--debug" in (argv if argv is not None else sys.argv):
