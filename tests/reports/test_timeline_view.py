@@ -13,8 +13,10 @@ from builders.timeline_page import page as page_around
 from builders.timeline_world import KERNELS, World, build
 from traceview.analysis.phases import CODE
 from traceview.analysis.types import Segments
+from traceview.run import Run
+from traceview.schema import GPU_OPS
 from traceview_reports.html.timeline import timeline_section
-from traceview_reports.html.timeline_data import Budget, Detail, origin_of
+from traceview_reports.html.timeline_data import Budget, Detail, RankDetail, origin_of
 
 Open = Callable[..., Any]
 VIEW = "document.getElementById('tv-tl-root').traceview"
@@ -309,6 +311,26 @@ def test_host_lanes_and_raw_streams_on_demand(plain, ready):
     assert "idle causes" not in page.evaluate(lanes)
     page.mouse.click(*place(page, 0, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"))
     assert "straggler wait" in page.locator("#tv-tl-detail").inner_text()
+
+
+def test_a_run_without_ranks_says_so(world, ready):
+    page = ready(page_around(timeline_section(world[1], Run("empty", {}), Detail({}, 0))))
+    assert "Nothing was recorded" in page.locator(".tl-lead").inner_text()
+    page.locator("#tv-tl-canvas").focus()
+    for key in ("w", "]", ".", "m", "f", "n", "Enter", "0", "Escape"):
+        page.keyboard.press(key)
+    assert page.evaluate(f"{VIEW}.state.rows.length") == 0
+
+
+def test_a_rank_without_steps_segments_or_collectives_is_drawn(world, ready):
+    run, result, _ = world
+    bare = RankDetail()
+    found = Detail({0: bare, 1: bare}, int(run.parts[0].table(GPU_OPS)["start"].to_numpy().min()))
+    page = ready(page_around(timeline_section(result, run, found)))
+    page.locator("#tv-tl-search").fill("flash")
+    page.locator("#tv-tl-hits").get_by_text("60 events").wait_for()
+    page.keyboard.press("Enter")
+    assert "flash_fwd_kernel" in page.locator("#tv-tl-detail h3").inner_text()
 
 
 def test_many_ranks_are_one_row_each_and_open_on_click(tmp_path, ready):

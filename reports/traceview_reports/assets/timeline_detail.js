@@ -123,7 +123,7 @@ async function goToLate(rank, id, late) {
 }
 
 function measureDetail() {
-  const [a, b] = [...S.measure].sort((p, q) => p - q), rank = S.measureRank ?? S.order[0], { shares, exact } = groupShares(rank, a, b), list = node("dl");
+  const [a, b] = [...S.measure].sort((p, q) => p - q), rank = S.measureRank ?? S.order[0], list = node("dl");
   const box = node("div");
   box.append(node("h3", `Measured: ${timeText(b - a)} (${fullNs(b - a)})`), list);
   const add = (k, v) => {
@@ -132,6 +132,8 @@ function measureDetail() {
     list.append(pair);
   };
   add("from", whenText(a));
+  if (!rankInfo(rank)) return box;
+  const { shares, exact } = groupShares(rank, a, b);
   add(`rank ${rank}`, exact ? "exact" : "from bins of the run");
   S.meta.groups.forEach((name, g) => shares[g] > 0.0005 && add(name, `${(shares[g] * 100).toFixed(1)} %, ${timeText(shares[g] * (b - a))}`));
   return box;

@@ -153,6 +153,7 @@ function measureSelected() {
 }
 
 function toggleRank(rank) {
+  if (!rankInfo(rank)) return;
   if (!S.open.delete(rank)) S.open.add(rank);
   S.rank = rank;
   layoutRows();
