@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from traceview.pipeline.flow import StudyOptions
 from traceview.pipeline.study import Study, export_window, study_run, write_tables
+from traceview.pipeline.values import StudyOptions
 from traceview.result import Result
 from traceview.run import Run
 from traceview_parsers import ReadOptions, open_run

@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from traceview.analysis import blame, clock, match, origin, path, steps, stragglers, waits
-from traceview.analysis.groups import Columns, columns
-from traceview.analysis.types import Matches
-from traceview.result import PathRow
+from traceview.analysis.groups import columns
+from traceview.pipeline.values import Across, Blamed, Frame, Lanes, StudyOptions
 from traceview.run import Run
 from traceview.schema import GPU_OPS, HOST_RANGES
-
-if TYPE_CHECKING:
-    from traceview.pipeline.flow import Frame, Lanes, StudyOptions
-
-
-@dataclass(frozen=True)
-class Across:
-    """Matched instances, the common time axis, and who waited until when."""
-
-    columns: Columns
-    matches: Matches
-    alignment: clock.Alignment
-    waits: waits.Waits
 
 
 def align(run: Run, base: Frame, how: StudyOptions) -> Across:
@@ -40,15 +23,6 @@ def align(run: Run, base: Frame, how: StudyOptions) -> Across:
         row.host_axis_shift_ns = base.axes[row.rank].host_shift
     waited = waits.waits(c, matches, alignment.base, config=how.config)
     return Across(c, matches, alignment, waited)
-
-
-@dataclass(frozen=True)
-class Blamed:
-    """The ledger of the exposed waiting, the culprits, and the critical path."""
-
-    ledger: blame.Ledger
-    found: stragglers.Stragglers
-    path: list[PathRow]
 
 
 def attribute(run: Run, base: Frame, across: Across, lanes: Lanes, how: StudyOptions) -> Blamed:

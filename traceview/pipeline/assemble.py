@@ -12,8 +12,7 @@ from traceview.analysis.findings import find_all
 from traceview.analysis.verdict import judge
 from traceview.config import Config
 from traceview.pipeline import rows
-from traceview.pipeline.across import Across, Blamed
-from traceview.pipeline.flow import Frame, Lanes, StudyOptions
+from traceview.pipeline.values import Across, Blamed, Frame, Lanes, StudyOptions
 from traceview.pipeline.wiring import wire
 from traceview.result import (
     CollectiveRow,

@@ -8,8 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from traceview.analysis.types import Decomposition
-from traceview.pipeline.across import Across
-from traceview.pipeline.flow import Frame, Lanes
+from traceview.pipeline.values import Across, Frame, Lanes
 from traceview.run import Run
 from traceview_reports.html.timeline_data import Detail, RankDetail, origin_of
 

@@ -2,72 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from traceview.analysis import kernels, launches, memory, steps, windows
 from traceview.analysis.decompose import RankRecord, decompose, op_phases
 from traceview.analysis.ops import NONE, Ops
-from traceview.analysis.types import Bools, Decomposition, Ints, Marks, WaitPieces, Windows
-from traceview.config import DEFAULT, Config
+from traceview.analysis.types import Ints, Marks, WaitPieces
 from traceview.pipeline import rows
-from traceview.pipeline.across import Across
-from traceview.result import MemoryRow, Window
+from traceview.pipeline.values import Across, Frame, Lanes, StudyOptions
 from traceview.run import Run
 from traceview.schema import COLLECTIVES, COUNTERS, GPU_OPS, HOST_RANGES, STEP_MARKS
-
-
-@dataclass(frozen=True)
-class StudyOptions:
-    """What a user may choose about the analysis."""
-
-    step_range: str | None = None
-    """regular expression of host ranges that are the steps"""
-    topology: str | None = None
-    """CSV file: host, domain, rack, pod, site, rail"""
-    peaks: str | None = None
-    """JSON file of peak bandwidths that goes before the built-in one"""
-    config: Config = DEFAULT
-
-
-@dataclass(frozen=True)
-class Frame:
-    """Steps and windows of all ranks, and the collectives with their step."""
-
-    marks: Marks
-    windows: Windows
-    axes: dict[int, launches.LaunchAxis]
-    collectives: Any
-    """all ranks, in rank order"""
-    first_row: dict[int, int]
-    """row of ``collectives`` where a rank begins"""
-    step_of_row: Ints
-    """step per collectives row, -1 outside the steps"""
-    used_row: Bools
-
-
-@dataclass
-class Lanes:
-    """What the decomposition of all ranks gives."""
-
-    lanes: list[Decomposition] = field(default_factory=list)
-    windows: list[Window] = field(default_factory=list)
-    pieces: list[WaitPieces] = field(default_factory=list)
-    kernels: list[pl.DataFrame] = field(default_factory=list)
-    memory: list[MemoryRow] = field(default_factory=list)
-    companions: dict[str, int] = field(default_factory=dict)
-    exposed_of_row: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    """exposed ns per collectives row, used windows"""
-    copies: rows.Copies = field(default_factory=lambda: rows.Copies(DEFAULT))
-
-    def all_pieces(self) -> WaitPieces:
-        """The exposed waiting of all ranks, used steps."""
-        none = np.empty(0, np.int64)
-        names = WaitPieces.__dataclass_fields__
-        return WaitPieces(*(np.concatenate([none, *(getattr(p, name) for p in self.pieces)]) for name in names))
 
 
 def frame(run: Run, how: StudyOptions) -> Frame:

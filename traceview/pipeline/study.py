@@ -15,7 +15,7 @@ from traceview import units
 from traceview.errors import TraceviewError
 from traceview.pipeline import across, assemble, flow
 from traceview.pipeline.detail import detail_of
-from traceview.pipeline.flow import StudyOptions
+from traceview.pipeline.values import StudyOptions
 from traceview.result import Result
 from traceview.run import Run
 from traceview.schema import LOG_TABLES, PART_TABLES

@@ -7,7 +7,7 @@ from typing import Any
 
 from traceview.analysis import fabric, peaks, tiers
 from traceview.analysis.bandwidth import Fabric
-from traceview.pipeline.flow import StudyOptions
+from traceview.pipeline.values import StudyOptions
 from traceview.run import Run
 
 
