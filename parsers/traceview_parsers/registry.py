@@ -60,9 +60,9 @@ class Reader(Protocol):
 
 def readers() -> tuple[Reader, ...]:
     """All readers, asked in this order; the first whose ``sniff`` says yes reads the file."""
-    from traceview_parsers import kineto, nccl_log, nsight
+    from traceview_parsers import kineto, nccl_log, nccl_topo, nsight
 
-    return (kineto, nsight, nccl_log)
+    return (kineto, nsight, nccl_topo, nccl_log)
 
 
 def read_head(path: Path) -> bytes:

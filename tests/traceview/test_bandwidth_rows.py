@@ -134,6 +134,14 @@ def test_the_log_names_transport_and_algorithm() -> None:
     assert row.verdict == "degraded"
 
 
+def test_a_measured_rate_is_the_peak_where_no_bound_is_known() -> None:
+    ops: list[Op] = [("dp", range(16), "allreduce", 100 * MB, 1_000_000)]
+    fabric = Fabric(fabric_of(8, 16, Links()).placement, measured={("allreduce", 16): 250.0})
+    (row,) = rows_of(ops, fabric)
+    assert (row.peak, row.verdict, row.facts["bound"]) == (250.0, "healthy", "best row of nccl-tests")
+    assert row.efficiency == pytest.approx(187.5 / 250)
+
+
 def test_latency_and_bandwidth_from_several_sizes() -> None:
     sizes = np.array([1, 2, 4, 8, 16], np.int64) * MB
     ns = np.rint(20_000 + sizes * 1.75 / 100).astype(np.int64)

@@ -60,6 +60,8 @@ class Fabric:
     links: Mapping[int, Links] = field(default_factory=dict)
     """rank -> its links"""
     logged: Mapping[tuple[int, ...], Logged] = field(default_factory=dict)
+    measured: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    """(kind, ranks) -> best busbw that nccl-tests printed on this machine, GB/s"""
 
 
 @dataclass
@@ -169,6 +171,7 @@ def _row(c: _Class, timing: Timing, fabric: Fabric, config: Config) -> Collectiv
         _say_logged(row, known)
     if c.members:
         _against_bound(row, c, fabric, known)
+    _against_measured(row, fabric)
     row.verdict = _verdict(row, config)
     return row
 
@@ -249,6 +252,17 @@ def _against_bound(row: CollectiveRow, c: _Class, fabric: Fabric, known: Logged 
         row.peak, row.efficiency = limit.gbs, row.busbw / limit.gbs
         row.facts |= {"bound": limit.what, "bound_basis": links.basis}
     _nic_load(row, layout, links)
+
+
+def _against_measured(row: CollectiveRow, fabric: Fabric) -> None:
+    """What nccl-tests reached with as many ranks: a fact beside the bound, and the peak where there is no bound."""
+    best = fabric.measured.get((row.kind, row.group_size or 0))
+    if best is None or row.busbw is None:
+        return
+    row.facts["measured_gbs"] = f"{best:.1f}"
+    if row.peak is None:
+        row.peak, row.efficiency = best, row.busbw / best
+        row.facts |= {"bound": "best row of nccl-tests", "bound_basis": "measured"}
 
 
 def _limit(row: CollectiveRow, layout: Layout, links: Links) -> bounds.Bound | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow.compute as pc
 
 from traceview import units
+from traceview.analysis import bounds
 from traceview.analysis.bandwidth import Fabric
 from traceview.analysis.bounds import Links
 from traceview.analysis.callalign import Signature
@@ -16,7 +18,10 @@ from traceview.analysis.join import Comm, Joined, Members, Trace, join, logged
 from traceview.analysis.peaks import Peaks
 from traceview.analysis.tiers import Place, Placement
 from traceview.run import Run, parse_members
+from traceview.schema.nccl import NCCL_BENCH, NCCL_LINKS
 
+_PCIE_ATTAINED = 0.8
+"""Share of the transfer rate that copies reach (METHODS f.3)."""
 _PCIE_PATHS = ("PIX", "PXB", "PHB", "SYS", "NODE")
 
 
@@ -33,8 +38,23 @@ def fabric(
     per_host: dict[str, int] = defaultdict(int)
     for host in hosts.values():
         per_host[host] += 1
-    links = {r: _links(run, r, peaks, joined, per_host[hosts[r]]) for r in run.ranks}
-    return Fabric(placement, links, logged(joined) if joined else {}), joined
+    by_rank, by_ordinal = _slots(run)
+    links = {}
+    for r in run.ranks:
+        ordinal = str(run.parts[r].meta.devices[0]) if run.parts[r].meta.devices else ""
+        slot = by_rank.get(r) or by_ordinal.get(ordinal)
+        links[r] = _links(run, r, peaks, joined, slot, per_host[hosts[r]])
+    return Fabric(placement, links, logged(joined) if joined else {}, _measured(run)), joined
+
+
+def _measured(run: Run) -> dict[tuple[str, int], float]:
+    """Best busbw of the nccl-tests tables beside the traces; the mean that the program prints says nothing."""
+    best: dict[tuple[str, int], float] = {}
+    for row in run.log_tables(NCCL_BENCH).to_pylist():
+        kind = bounds.test_kind(row["test"])
+        if kind is not None and row["ranks"]:
+            best[kind, row["ranks"]] = max(row["busbw"], best.get((kind, row["ranks"]), 0.0))
+    return best
 
 
 def _host(run: Run, rank: int, joined: Joined | None) -> str:
@@ -120,27 +140,73 @@ def _pcie_hosts(joined: Joined | None, hosts: Mapping[int, str]) -> frozenset[st
     return frozenset(out)
 
 
-def _links(run: Run, rank: int, peaks: Peaks, joined: Joined | None, on_host: int) -> Links:
-    """Links of one rank: from the log where it tells them, else from the device name."""
+@dataclass(frozen=True)
+class _Slot:
+    """What a topology file says of one GPU. GB/s, one direction."""
+
+    pcie: float | None
+    nvlinks: int
+    shared_uplink: bool
+    """a NIC hangs under the same first bridge"""
+    node_nics: float | None
+    nic: float | None
+
+
+def _usual_nics(joined: Joined) -> float | None:
+    """The NIC bandwidth that most processes log: hosts of a job are alike more often than not."""
+    told = Counter(p["nic_gbs"] for rows in joined.procs_of.values() for p in rows if p["nic_gbs"])
+    return told.most_common(1)[0][0] if told else None
+
+
+def _slots(run: Run) -> tuple[dict[int, _Slot], dict[str, _Slot]]:
+    """GPUs of the topology files by rank and by CUDA ordinal; with several files only by rank."""
+    files = [t for p in run.logs if len(t := p.table(NCCL_LINKS))]
+    by_rank: dict[int, _Slot] = {}
+    by_ordinal: dict[str, _Slot] = {}
+    for table in files:
+        rows = table.to_pylist()
+        nics = [r for r in rows if r["device"] == "nic"]
+        speeds = [n["gbs"] for n in nics if n["gbs"]]
+        roots = {(n["switches"] or "").split(",")[0] for n in nics} - {""}
+        links = Counter[str]()
+        for r in rows:
+            links[r["name"]] += (r["links"] or 0) if r["device"] == "nvlink" else 0
+        for r in (r for r in rows if r["device"] == "gpu"):
+            pcie = r["pcie_gts"] * r["pcie_width"] / 8 * _PCIE_ATTAINED if r["pcie_gts"] and r["pcie_width"] else None
+            shared = (r["switches"] or "").split(",")[0] in roots
+            slot = _Slot(pcie, links[r["name"]], shared, sum(speeds) or None, min(speeds, default=None))
+            by_ordinal[r["name"]] = slot
+            if r["rank"] is not None:
+                by_rank[r["rank"]] = slot
+    return by_rank, by_ordinal if len(files) == 1 else {}
+
+
+def _links(run: Run, rank: int, peaks: Peaks, joined: Joined | None, slot: _Slot | None, on_host: int) -> Links:
+    """Links of one rank: from a topology file, else from the log, else from the device name."""
     device = peaks.device(run.parts[rank].meta.device_name)
     procs = joined.procs_of.get(rank, []) if joined is not None else []
+    elsewhere = _usual_nics(joined) if joined is not None else None
     given = peaks.nics_of(run.host(rank))
-    told = next((p["nic_gbs"] for p in procs if p["nic_gbs"]), None)
-    nics = given if given is not None else told
+    told = next((p["nic_gbs"] for p in procs if p["nic_gbs"]), slot.node_nics if slot else None)
+    nics = next((n for n in (given, told, elsewhere) if n is not None), None)
     count = max((len((p["nics"] or "").split(";")) for p in procs if p["nics"]), default=0)
-    slot = peaks.pcie_of(device.pcie_gen) if device else None
-    pcie = next((p["pcie_gbs"] for p in procs if p["pcie_gbs"]), None)
-    no_nvlink = any(p["nvlink"] is False for p in procs)
+    data_sheet = peaks.pcie_of(device.pcie_gen) if device else None
+    logged_pcie = next((p["pcie_gbs"] for p in procs if p["pcie_gbs"]), None)
+    no_nvlink = any(p["nvlink"] is False for p in procs) or (slot is not None and not slot.nvlinks)
     basis = [f"{run.parts[rank].meta.device_name}: data sheet" if device else "device unknown"]
+    basis += ["topology file"] if slot else []
     if nics is not None:
-        basis.append("NICs: " + ("given" if given is not None else "logged"))
+        source = "given" if given is not None else "logged" if told is not None else "as logged on other hosts"
+        basis.append(f"NICs: {source}")
+    pcie = (slot.pcie if slot else None) or logged_pcie or (data_sheet.practical_gbs if data_sheet else None)
     return Links(
         ring=device.ring_gbs if device and not no_nvlink else None,
         nvlink=device.nvlink_gbs if device and not no_nvlink else None,
-        pcie=pcie if pcie is not None else (slot.practical_gbs if slot else None),
+        pcie=pcie,
         node_nics=nics,
-        nic=nics / count if nics and count else None,
+        nic=nics / count if nics and count else (slot.nic if slot else None),
         node_ranks=on_host,
+        shared_uplink=slot.shared_uplink if slot else False,
         nvls_over_ring=peaks.nvls_over_ring,
         basis=", ".join(basis),
     )
