@@ -25,7 +25,9 @@ GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)
 
 _PLACE = dict.fromkeys(("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid"), INT)
+_NAMES = ("demangledName", "shortName", "mangledName")
 _SHAPE = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
+KERNEL_WANTED = _PLACE | dict.fromkeys(("demangledName", *_SHAPE), INT)
 
 # ENUM_CUDA_MEMCPY_OPER and ENUM_CUDA_MEM_KIND (not CUPTI's numbering); files before 2022 have no such tables.
 _OPERATIONS = [
@@ -105,9 +107,8 @@ class GpuReader:
     def read(self, tick: Tick) -> None:
         """All GPU tables."""
         have = self._source.columns(KERNEL)
-        name = next((c for c in ("demangledName", "shortName", "mangledName") if c in have), "demangledName")
-        kernel = _PLACE | dict.fromkeys((name, *_SHAPE), INT)
-        for columns in self._source.batches(KERNEL, kernel):
+        name = next((c for c in _NAMES if c in have), _NAMES[0])
+        for columns in self._source.batches(KERNEL, KERNEL_WANTED | {name: INT}):
             code = self._names.of_ids(columns[name])
             self._spill(columns, tick, name=code, cls=self._kernel_class(code), config=self.configs.of(columns))
         copy = ("bytes", "copyKind", "srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
