@@ -21,7 +21,12 @@ from traceview.cli.progress import progress_of
 @click.option("--step-range", metavar="REGEX", help="Host ranges that match are the steps.")
 @click.option("--topology", type=click.Path(exists=True, dir_okay=False), help="CSV: host,domain,rack,pod,site,rail.")
 @click.option("--peaks", type=click.Path(exists=True, dir_okay=False), help="JSON: peak bandwidths of your machines.")
-@click.option("--focus", metavar="rank=R,step=S", help="Embed the events of this rank and step in the report.")
+@click.option(
+    "--focus",
+    multiple=True,
+    metavar="rank=R,step=S",
+    help="Embed the events of this rank and step in the report. Repeatable.",
+)
 @click.option("--no-charts", is_flag=True, help="Leave the analytic charts out of the report (smaller, faster).")
 @click.option("--force", is_flag=True, help="Overwrite outputs that exist.")
 @click.option("-v", "--verbose", is_flag=True, help="All tables in the terminal.")
@@ -73,6 +78,6 @@ def _write_html(study: Any, given: dict[str, Any]) -> None:
     from traceview_reports import html
     from traceview_reports.html.timeline_data import Budget, parse_focus
 
-    budget = Budget(focus=(parse_focus(given["focus"]),)) if given["focus"] else Budget()
+    budget = Budget(focus=tuple(parse_focus(f) for f in given["focus"]))
     page = html.render(study.result, study.run, detail=study.detail, charts=not given["no_charts"], budget=budget)
     output.write(given["html"], page.encode())

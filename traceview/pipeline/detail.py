@@ -10,7 +10,7 @@ import numpy as np
 from traceview.analysis.types import Decomposition
 from traceview.pipeline.values import Across, Frame, Lanes
 from traceview.run import Run
-from traceview_reports.html.timeline_data import Detail, RankDetail, origin_of
+from traceview_reports.html.timeline_data import Detail, RankDetail, clock_of, origin_of
 
 
 class _Ranks(Mapping[int, RankDetail]):
@@ -50,9 +50,7 @@ def _rank(run: Run, base: Frame, across: Across, lane: Decomposition) -> RankDet
     who = base.collectives["rank"].to_numpy()
     waits = phases.wait_end[own] > base.collectives["start"].to_numpy()[own]
     return RankDetail(
-        offset_ns=int(clock.shift[rank]),
-        drift=float(clock.drift[rank]),
-        t_ref_ns=int(clock.pivot[rank]),
+        **clock_of(clock, rank),
         host_shift_ns=base.axes[rank].host_shift,
         device=lane.device,
         step=base.windows.step[lane.window],
