@@ -46,6 +46,8 @@ class Lateness:
     """per rank: lateness within the clock error, if it would matter"""
     worst: Ints
     """per step: the rank with the largest lateness"""
+    ns: Floats
+    """lateness beyond the clock error, ns; nan where the rank has no collective"""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ def lateness(facts: Facts, line: Axis, medians: Ints, base: TimeBase, used: list
     ranks, steps = cells.shape
     there = cells.grid() > 0
     length = np.maximum(cells.length, 1)
-    x = np.where(there, cells.grid(np.where(cells.clear, cells.ns, 0)) / length, np.nan)
+    beyond_error = np.where(there, cells.grid(np.where(cells.clear, cells.ns, 0)), np.nan)
+    x = beyond_error / length
     x = x - lower_median(x)
     signed = np.where(there, cells.grid(cells.signed) / length, np.nan)
     few = _within(cells) if steps < config.min_steps_for_kind else 0.0
@@ -94,6 +97,7 @@ def lateness(facts: Facts, line: Axis, medians: Ints, base: TimeBase, used: list
         clear=np.bincount(cells.rank, cells.clear, ranks).astype(np.int64),
         unclear_ns=np.where(matters, unclear, 0).astype(np.int64),
         worst=np.argmax(np.nan_to_num(x, nan=-1.0), axis=0) if ranks and steps else np.zeros(0, np.int64),
+        ns=beyond_error,
     )
 
 

@@ -34,6 +34,8 @@ class Stragglers:
     blame: list[BlameRow]
     arrivals: list[ArrivalRow]
     notes: list[str] = field(default_factory=list)
+    late_ns: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(rank, step) -> lateness beyond the clock error; only where the rank has a collective"""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,9 @@ def find(
     view = _View(facts, ledger, line, medians, late, clocks, len(used), config)
     rows = [_row(view, r, int(blamed[r]), place[r]) for r in order.tolist()]
     notes = _notes(late, listed, np.flatnonzero(fit & ~late.real))
-    return Stragglers(rows, _blame_rows(ledger, origin, clocks), _arrivals(facts, line, medians), notes)
+    steps, known = sorted(used), np.argwhere(~np.isnan(late.ns)).tolist()
+    cells = {(r, steps[k]): int(late.ns[r, k]) for r, k in known}
+    return Stragglers(rows, _blame_rows(ledger, origin, clocks), _arrivals(facts, line, medians), notes, cells)
 
 
 def _waiter_time(facts: Facts, ledger: Ledger, used: list[int]) -> Floats:

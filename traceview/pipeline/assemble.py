@@ -72,6 +72,8 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
         tool_version=__version__,
     )
     _lateness(result)
+    for window in result.window_rows:
+        window.late_ns = blamed.found.late_ns.get((window.rank, window.step))
     result.findings = find_all(result, config)
     result.verdict = judge(result, config)
     return result
