@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from traceview.analysis.topology import differences, nic_shared, story
+from traceview.analysis.topology import differences, nic_shared, notices, story
 from traceview.schema import LOG_TABLES
 from traceview_parsers import nccl_log
 from traceview_parsers.registry import ReadOptions
@@ -80,7 +80,7 @@ def test_two_ranks_on_one_nic_while_another_idles(load: Load) -> None:
     edge = "Channel 00/0 : {r}[0] -> {to}[0] [send] via NET/IB/0/GDRDMA"
     text = "".join(init(r, 4, nics=nics, edge=edge.format(r=r, to=(r + 2) % 4)) for r in range(4))
     tables = load(text)
-    shared = nic_shared(tables["nccl_procs"].to_pylist(), tables["nccl_comms"].to_pylist(), tables["nccl_edges"])
+    shared = nic_shared(tables["nccl_procs"].to_pylist(), tables["nccl_edges"])
     assert [s.text for s in shared] == [
         "h0: mlx5_0:1/IB carries rank 0, rank 1 while mlx5_1:1/IB idles",
         "h1: mlx5_0:1/IB carries rank 2, rank 3 while mlx5_1:1/IB idles",
@@ -89,8 +89,10 @@ def test_two_ranks_on_one_nic_while_another_idles(load: Load) -> None:
 
 def test_errors_come_with_their_meaning(load: Load, shared_dir: Path) -> None:
     text = (shared_dir / "traces/nccl/e26_double_timestamp_ib_completion_errors.log").read_text()
-    told = story(load(text))
+    tables = load(text)
+    told = story(tables)
     assert any(t.startswith("Error (1x, h100-28:238)") and "not mapped for the NIC" in t for t in told)
+    assert [n[:17] for n in notices(tables)] == ["NCCL log: Error (", "NCCL log: Error ("]
 
 
 def test_an_empty_log_tells_nothing() -> None:

@@ -104,10 +104,9 @@ def _classes(collectives: Any, matches: Matches, timing: Timing) -> list[_Class]
     size = collectives["bytes"].fill_null(0).to_numpy()
     count = collectives["group_size"].fill_null(0).to_numpy()
     bits = np.frexp(size.astype(np.float64))[1].astype(np.int64)  # 2^(bits-1) <= S < 2^bits; 0 for no size
-    key = np.stack([group, member, kind, bits])
-    _, number = np.unique(key, axis=1, return_inverse=True)
-    order = np.argsort(number.ravel(), kind="stable")
-    cuts = np.flatnonzero(np.diff(number.ravel()[order])) + 1
+    key = (((group + 1) * (len(lists) + 1) + member + 1) * (len(COLL_KINDS) + 1) + kind + 1) * 64 + bits
+    order = np.argsort(key, kind="stable")
+    cuts = np.flatnonzero(np.diff(key[order])) + 1
     out = []
     for rows in np.split(order, cuts):
         first = rows[0]

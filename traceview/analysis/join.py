@@ -75,11 +75,8 @@ class Comm:
     edges: list[Edge] = field(default_factory=list)
 
     def fits(self, members: Members) -> bool:
-        """Whether it can be the communicator of a group: size, and each known rank in its place or at least in it."""
-        if len(members) != self.nranks or not self.ranks:
-            return False
-        placed = all(index < len(members) and members[index] == r for index, r in self.ranks.items())
-        return placed or (len(self.ranks) == self.nranks and set(self.ranks.values()) == set(members))
+        """Whether it can be the communicator of a group: of its size, and each known rank in its place."""
+        return len(members) == self.nranks and all(members[i] == r for i, r in self.ranks.items() if i < len(members))
 
 
 @dataclass
@@ -108,7 +105,7 @@ def join(run: Run, trace: Trace) -> Joined | None:
     rank_of = _ranks(procs, rows, trace, notes)
     comms = _comms(rows, rank_of)
     _add_edges(comms, rows, run.log_tables(NCCL_EDGES))
-    groups = {g: _of_group(g, comms, trace) for g in trace.groups}
+    groups = _groups(comms, trace)
     if trace.calls is not None:
         groups = {g: _by_calls(g, found, run, trace.calls, rank_of) for g, found in groups.items()}
     owner = {r["instance"]: r["proc"] for r in rows}
@@ -173,28 +170,36 @@ def _comms(rows: list[Row], rank_of: dict[str, int]) -> dict[str, Comm]:
 def _add_edges(comms: dict[str, Comm], rows: list[Row], table: Any) -> None:
     """Edges of each communicator, channels of a pair together, in global ranks where they are known."""
     name = {r["instance"]: r["comm"] for r in rows}
-    seen: dict[tuple[Any, ...], set[int]] = defaultdict(set)
-    nics: dict[tuple[Any, ...], set[int]] = defaultdict(set)
-    columns = ("instance", "src", "dst", "via", "gdr", "host_staged", "conn", "channel", "nic")
-    for instance, src, dst, via, gdr, staged, conn, channel, nic in zip(
-        *(table[c].to_pylist() for c in columns), strict=True
-    ):
-        comm = comms.get(name.get(instance, ""))
+    keys = ["instance", "src", "dst", "via", "gdr", "host_staged", "conn"]
+    pairs = table.group_by(keys).aggregate([("channel", "count_distinct"), ("nic", "distinct")]).to_pylist()
+    seen: set[tuple[str, Edge]] = set()
+    for p in sorted(pairs, key=lambda p: (p["src"], p["dst"], p["conn"], p["via"])):
+        comm = comms.get(name.get(p["instance"], ""))
         if comm is None:
             continue
-        key = (comm.name, comm.ranks.get(src, src), comm.ranks.get(dst, dst), via, gdr, staged, conn)
-        seen[key].add(channel)
-        if nic is not None:
-            nics[key].add(nic)
-    for key, channels in sorted(seen.items(), key=lambda item: str(item[0])):
-        owner, src, dst, via, gdr, staged, conn = key
-        comms[owner].edges.append(Edge(src, dst, via, gdr, staged, conn, len(channels), tuple(sorted(nics[key]))))
+        src, dst = comm.ranks.get(p["src"], p["src"]), comm.ranks.get(p["dst"], p["dst"])
+        nics = tuple(sorted(n for n in p["nic_distinct"] if n is not None))
+        edge = Edge(src, dst, p["via"], p["gdr"], p["host_staged"], p["conn"], p["channel_count_distinct"], nics)
+        if (comm.name, edge) not in seen:  # both ends of a network edge print it
+            seen.add((comm.name, edge))
+            comm.edges.append(edge)
 
 
-def _of_group(members: Members, comms: dict[str, Comm], trace: Trace) -> list[Comm]:
-    named = trace.comm_ids.get(members, frozenset())
-    exact = [c for c in comms.values() if c.name.lower() in named]
-    return exact or [c for c in comms.values() if c.fits(members)]
+def _groups(comms: dict[str, Comm], trace: Trace) -> dict[Members, list[Comm]]:
+    """Communicators of each group: those the trace names, else those with its ranks, as far as the log knows them."""
+    whole: dict[Members, list[Comm]] = defaultdict(list)
+    partial: list[Comm] = []
+    for comm in comms.values():
+        if len(comm.ranks) == comm.nranks:
+            whole[tuple(sorted(comm.ranks.values()))].append(comm)
+        elif comm.ranks:
+            partial.append(comm)
+    out = {}
+    for members in trace.groups:
+        named = trace.comm_ids.get(members, frozenset())
+        exact = [c for n in sorted(named) if (c := comms.get(n)) is not None]
+        out[members] = exact or whole.get(members, []) + [c for c in partial if c.fits(members)]
+    return out
 
 
 def _by_calls(

@@ -28,9 +28,19 @@ def story(tables: Mapping[str, Any]) -> list[str]:
         *_start(procs, comms),
         *_volumes(procs, comms, tables["nccl_calls"]),
         *[f"Hosts differ: {d.text}" for d in differences(procs)],
-        *[f"NIC shared: {s.text}" for s in nic_shared(procs, comms, tables["nccl_edges"])],
+        *[f"NIC shared: {s.text}" for s in nic_shared(procs, tables["nccl_edges"])],
         *_measured(tables["nccl_bench"]),
         *_messages(tables["nccl_messages"]),
+    ]
+
+
+def notices(tables: Mapping[str, Any]) -> list[str]:
+    """What somebody who analyses a run must not miss in its log: errors, shared NICs, hosts that differ."""
+    procs = tables["nccl_procs"].to_pylist()
+    return [
+        *[f"NCCL log: {m}" for m in _messages(tables["nccl_messages"]) if m.startswith("Error")],
+        *[f"NCCL log: NIC shared: {s.text}" for s in nic_shared(procs, tables["nccl_edges"])],
+        *[f"NCCL log: hosts differ: {d.text}" for d in differences(procs)],
     ]
 
 
@@ -241,7 +251,7 @@ class Shared:
         return f"{self.host}: {self.nic} carries {', '.join(self.users)} while {', '.join(self.idle)} idles"
 
 
-def nic_shared(procs: list[Row], comms: list[Row], edges: Any) -> list[Shared]:
+def nic_shared(procs: list[Row], edges: Any) -> list[Shared]:
     """Hosts where two processes send over one NIC while another NIC of the host sends nothing."""
     host = {p["proc"]: p["host"] for p in procs}
     names: dict[str, dict[int, str]] = defaultdict(dict)

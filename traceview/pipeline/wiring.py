@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from traceview.analysis import fabric, peaks, tiers
+from traceview.analysis import fabric, peaks, tiers, topology
 from traceview.analysis.bandwidth import Fabric
 from traceview.pipeline.values import StudyOptions
 from traceview.run import Run
+from traceview.schema.nccl import NCCL_EDGES, NCCL_MESSAGES, NCCL_PROCS
 
 
 def wire(run: Run, collectives: Any, how: StudyOptions) -> tuple[Fabric, list[str]]:
@@ -16,4 +17,9 @@ def wire(run: Run, collectives: Any, how: StudyOptions) -> tuple[Fabric, list[st
     places = tiers.load_places(Path(how.topology)) if how.topology else {}
     table = peaks.load(Path(how.peaks) if how.peaks else None)
     found, joined = fabric.fabric(run, collectives, table, places)
-    return found, joined.notes if joined is not None else []
+    if joined is None:
+        return found, []
+    return found, [
+        *joined.notes,
+        *topology.notices({t.name: run.log_tables(t) for t in (NCCL_PROCS, NCCL_EDGES, NCCL_MESSAGES)}),
+    ]
