@@ -14,7 +14,7 @@ import pyarrow as pa
 from traceview.analysis import bounds
 from traceview.analysis.bounds import Links
 from traceview.analysis.tiers import Layout, Placement
-from traceview.analysis.types import Ints, Matches
+from traceview.analysis.types import Bools, Ints, Matches
 from traceview.config import DEFAULT, Config
 from traceview.result import CollectiveRow
 from traceview.run import parse_members
@@ -34,6 +34,8 @@ class Timing:
     waited_row: Ints
     transfer_row: Ints
     exposed_row: Ints
+    used_row: Bools | None = None
+    """rows of used steps, the only ones that are counted; None = all"""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,9 @@ def _classes(collectives: Any, matches: Matches, timing: Timing) -> list[_Class]
     bits = np.frexp(size.astype(np.float64))[1].astype(np.int64)  # 2^(bits-1) <= S < 2^bits; 0 for no size
     key = (((group + 1) * (len(lists) + 1) + member + 1) * (len(COLL_KINDS) + 1) + kind + 1) * 64 + bits
     order = np.argsort(key, kind="stable")
+    order = order if timing.used_row is None else order[timing.used_row[order]]
+    if not len(order):
+        return []
     cuts = np.flatnonzero(np.diff(key[order])) + 1
     out = []
     for rows in np.split(order, cuts):

@@ -14,6 +14,7 @@ from traceview.analysis.waits import Instances
 from traceview.schema import LEAVES
 
 WAIT = LEAVES.index("comm_wait")
+COMPUTE = [LEAVES.index("compute"), LEAVES.index("gpu_opaque")]
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Arrivals:
     late: Ints
     """Lambda = arrival - arrival of the reference"""
     start: Ints
-    """begin of P of the late rank: its end of the last instance that both share, else the begin of the step"""
+    """begin of P of the late rank: its end of the last instance that both waited out, else the begin of the step"""
     reference_start: Ints
 
     def __len__(self) -> int:
@@ -80,17 +81,23 @@ def row_of(c: Columns, found: Instances, instance: Ints, rank: Ints) -> Ints:
 
 
 def arrivals(
-    c: Columns, m: Matches, found: Instances, pair: tuple[Ints, Ints], windows: Windows, step_of_row: Ints
+    c: Columns, m: Matches, found: Instances, pair: tuple[Ints, Ints], base: tuple[Windows, Ints, SegmentSource]
 ) -> Arrivals:
-    """Windows P of late rows against their reference rows (``pair``)."""
+    """Windows P of late rows against their reference rows (``pair``); ``base``: windows, step per row, segments.
+
+    A common instance brings two ranks together only if neither computes beside it: after an overlapped one the late
+    rank still has the work to do that its reference did while it waited, and that work would look like a cause.
+    """
     rows, reference = pair
+    windows, step_of_row, source = base
+    sync = blocking(c, np.unique(c.rank[np.concatenate(pair)]), source)
     late = found.ahead[reference] - found.ahead[rows]
     start, other = _step_starts(c, rows, windows, step_of_row), _step_starts(c, reference, windows, step_of_row)
     best = np.full(len(rows), np.iinfo(np.int64).min)
     for group in _shared_groups(c, rows, reference):
-        own = _previous(c, m, rows, group)
+        own = _previous(c, sync & (m.instance >= 0), rows, group)
         twin = row_of(c, found, np.where(own >= 0, m.instance[own], NONE), c.rank[reference])
-        fit = (own >= 0) & (twin >= 0) & (c.end[twin] <= c.start[reference]) & (c.end[own] > best)
+        fit = (own >= 0) & (twin >= 0) & sync[twin] & (c.end[twin] <= c.start[reference]) & (c.end[own] > best)
         best = np.where(fit, c.end[own], best)
         start, other = np.where(fit, c.end[own], start), np.where(fit, c.end[twin], other)
     return Arrivals(rows, reference, late, np.minimum(start, c.start[rows]), np.minimum(other, c.start[reference]))
@@ -128,12 +135,26 @@ def _shared_groups(c: Columns, rows: Ints, reference: Ints) -> list[Ints]:
     return [table[inverse, k] for k in range(depth)]
 
 
-def _previous(c: Columns, m: Matches, rows: Ints, group: Ints) -> Ints:
-    """Last matched row of the same rank in ``group`` that ended before the begin of each row, -1 = none."""
+def blocking(c: Columns, ranks: Ints, source: SegmentSource) -> Bools:
+    """Rows of ``ranks`` beside which their rank computes nothing (all, where it has no segments)."""
+    out = np.zeros(len(c), np.bool_)
+    for r in ranks.tolist():
+        mine = np.flatnonzero(c.rank == r)
+        segments = source(r)
+        if segments is None:
+            out[mine] = True
+        else:
+            beside = LeafTime.of(segments).between(c.start[mine], c.end[mine])
+            out[mine] = beside[:, COMPUTE].sum(axis=1) == 0
+    return out
+
+
+def _previous(c: Columns, usable: Bools, rows: Ints, group: Ints) -> Ints:
+    """Last usable row of the same rank in ``group`` that ended before the begin of each row, -1 = none."""
     ranks = int(c.rank.max()) + 1
     take = np.zeros(ranks, np.bool_)
     take[c.rank[rows]] = True
-    pool = np.flatnonzero(take[c.rank] & (m.instance >= 0))
+    pool = np.flatnonzero(take[c.rank] & usable)
     if not len(pool):
         return np.full(len(rows), NONE)
     zero = np.zeros(ranks, np.int64)  # by rank: hosts may count from different epochs

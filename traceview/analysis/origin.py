@@ -108,7 +108,7 @@ def lateness_of(facts: Facts, rows: Ints, medians: Ints) -> Arrivals:
     reference = np.where(reference >= 0, reference, medians)
     fit = found.ahead[reference] > found.ahead[rows]
     pair = (rows[fit], reference[fit])
-    return arrivals(facts.c, facts.matches, found, pair, facts.windows, facts.step_of_row)
+    return arrivals(facts.c, facts.matches, found, pair, (facts.windows, facts.step_of_row, facts.segments))
 
 
 @dataclass(frozen=True)

@@ -169,12 +169,12 @@ def _collectives(
     table = base.collectives
     start, end = table["start"].to_numpy(), table["end"].to_numpy()
     wait_end = across.waits.phases.wait_end
-    keep = base.used_row
     timing = bandwidth.Timing(
         transfer=across.waits.instances.transfer,
-        waited_row=np.where(keep, wait_end - start, 0),
-        transfer_row=np.where(keep, end - wait_end, 0),
+        waited_row=wait_end - start,
+        transfer_row=end - wait_end,
         exposed_row=lanes.exposed_of_row,
+        used_row=base.used_row,
     )
     return bandwidth.collective_rows(table, across.matches, timing, fabric, config)
 

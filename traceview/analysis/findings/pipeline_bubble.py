@@ -14,7 +14,7 @@ def ideal_bubble(result: Result) -> float:
     A group of p stages passes 2 m (p - 1) messages a step, so m, micro-batches times interleaved chunks, follows
     from their number. The mean over groups.
     """
-    steps = len(result.run.steps.used) + len(result.run.steps.excluded)
+    steps = len(result.run.steps.used)
     shares = []
     for row in result.collective_rows:
         stages = row.group_size or 0
