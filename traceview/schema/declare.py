@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from traceview.errors import InternalError
+from traceview.schema.arrays import from_numpy, from_strings
 
 I64, I32, F64, BOOL, STR = pa.int64(), pa.int32(), pa.float64(), pa.bool_(), pa.string()
 NAME = pa.dictionary(pa.int32(), pa.string())  # an open set of names
@@ -67,8 +68,9 @@ class Table:
             return pa.nulls(rows, field.type)
         declared = next(c for c in self.columns if c.name == field.name).values
         if declared and isinstance(values, np.ndarray) and values.dtype.kind == "i":
-            codes = pa.array(values.astype(np.int8), pa.int8(), mask=values < 0)
-            return pa.DictionaryArray.from_arrays(codes, pa.array(declared, STR))
+            return pa.DictionaryArray.from_arrays(from_numpy(values, pa.int8(), values < 0), from_strings(declared))
+        if isinstance(values, np.ndarray) and field.type in (I64, I32, F64, BOOL):
+            return from_numpy(values, field.type)
         if isinstance(values, pa.ChunkedArray | pa.Array):
             return values if values.type == field.type else values.cast(field.type)
         return pa.array(values, field.type)

@@ -15,36 +15,36 @@ _NONE = msgspec.Raw(b"")
 class Launch(msgspec.Struct, gc=False):
     """Of a runtime or driver call."""
 
-    correlation: int | None = None
+    correlation: int | None = -1
 
 
 class GpuArgs(msgspec.Struct, gc=False):
-    """Of a kernel, a copy, a memset; the second half also of ``record_param_comms`` on the host."""
+    """Of a kernel, a copy, a memset; the second half also of ``record_param_comms`` on the host. -1: not told."""
 
-    correlation: int | None = None
-    external_id: int | None = _field(default=None, name="External id")
+    correlation: int | None = -1
+    external_id: int | None = _field(default=-1, name="External id")
     device: Ident = None
     stream: Ident = None
     to_device: Ident = _field(default=None, name="toDevice")
-    bytes: int | float | str | None = None
+    bytes: int | float | str | None = -1
     grid: msgspec.Raw = _NONE
     block: msgspec.Raw = _NONE
     collective: str | None = _field(default=None, name="Collective name")
-    elems_in: int | None = _field(default=None, name="In msg nelems")
-    elems_out: int | None = _field(default=None, name="Out msg nelems")
+    elems_in: int | None = _field(default=-1, name="In msg nelems")
+    elems_out: int | None = _field(default=-1, name="Out msg nelems")
     dtype: str | None = None
     in_splits: str | None = _field(default=None, name="In split size")
     out_splits: str | None = _field(default=None, name="Out split size")
     group: Ident = _field(default=None, name="Process Group Name")
     group_desc: str | None = _field(default=None, name="Process Group Description")
     ranks: str | list[int] | None = _field(default=None, name="Process Group Ranks")
-    group_size: int | None = _field(default=None, name="Group size")
-    first: int | None = _field(default=None, name="Global rank start")
-    stride: int | None = _field(default=None, name="Global rank stride")
-    rank: int | None = _field(default=None, name="Rank")
-    src: int | None = _field(default=None, name="Src Rank")
-    dst: int | None = _field(default=None, name="Dst Rank")
-    seq: int | None = _field(default=None, name="Seq")
+    group_size: int | None = _field(default=-1, name="Group size")
+    first: int | None = _field(default=-1, name="Global rank start")
+    stride: int | None = _field(default=-1, name="Global rank stride")
+    rank: int | None = _field(default=-1, name="Rank")
+    src: int | None = _field(default=-1, name="Src Rank")
+    dst: int | None = _field(default=-1, name="Dst Rank")
+    seq: int | None = _field(default=-1, name="Seq")
     comm_id: int | str | None = _field(default=None, name="Comms Id")
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from traceview.run import parse_members
 from traceview.schema import COLL_FACTS, COLL_KINDS, COLLECTIVES, GPU_CLASSES
+from traceview.schema.arrays import from_numpy, to_numpy
 from traceview.units import ranks as as_ranges
 from traceview_parsers import kernels
 from traceview_parsers.kineto.columns import Array, Interner, dictionary, nullable
@@ -106,11 +108,9 @@ def collectives(store: CommStore, gpu: dict[str, Array], names: list[str], group
     table = COLLECTIVES.build(columns, stored=True)
     host = _host_rows(store, base, only_members(groups))
     if host.num_rows:
-        import pyarrow as pa
-
         table = pa.concat_tables([table, host]).unify_dictionaries().combine_chunks()
-    order = np.argsort(table["start"].to_numpy(), kind="stable")
-    return table.take(order) if (np.diff(order) != 1).any() else table
+    order = np.argsort(to_numpy(table["start"]), kind="stable")
+    return table.take(from_numpy(order)) if (np.diff(order) != 1).any() else table
 
 
 def _choose(facts: _Facts, gpu: dict[str, Array], ops: Array) -> tuple[Array, Array, Array]:

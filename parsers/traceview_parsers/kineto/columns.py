@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from traceview.schema.arrays import from_numpy, from_strings
+
 Array = np.ndarray[Any, Any]
 
 
@@ -61,11 +63,10 @@ def dictionary(codes: Array, names: list[str], missing: bool = False) -> Any:
     used[codes] = True
     used[-1] = False
     renumber = (np.cumsum(used) - 1).astype(np.int32)
-    values = pa.array(list(itertools.compress(names, used[:-1].tolist())), pa.string())
-    mask = codes < 0 if missing else None
-    return pa.DictionaryArray.from_arrays(pa.array(renumber[codes], pa.int32(), mask=mask), values)
+    values = from_strings(list(itertools.compress(names, used[:-1].tolist())))
+    return pa.DictionaryArray.from_arrays(from_numpy(renumber[codes], missing=codes < 0 if missing else None), values)
 
 
 def nullable(values: Array, missing: Any = -1) -> Any:
     """An Arrow array in which ``missing`` is null."""
-    return pa.array(values, mask=values == missing)
+    return from_numpy(values, missing=values == missing)
