@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("traceview", deadline=None)  # wall time says nothing on a busy machine
+settings.load_profile("traceview")
 
 ROOT = Path(__file__).resolve().parent.parent
 

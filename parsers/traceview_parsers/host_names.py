@@ -43,6 +43,20 @@ ALLOCATION = re.compile(
 # Calls kept even inside an op: they say why the host was slow.
 TELLING = re.compile(ALLOCATION.pattern + r"|^(cuda|hip|cu)(Module|Library|Graph(Instantiate|ExecUpdate))")
 
+# Calls that cannot put work on a GPU.
+_NO_LAUNCH = re.compile(
+    r"Get|Query|Occupancy|IsCapturing|Event|Synchronize|Malloc|Free|Attribute|SetDevice|Create|Destroy"
+)
+
+
+def may_launch(name: str) -> bool:
+    """Whether a runtime call of this name can launch GPU work.
+
+    >>> may_launch("cudaLaunchKernel"), may_launch("cudaStreamIsCapturing")
+    (True, False)
+    """
+    return not _NO_LAUNCH.search(name)
+
 
 @dataclass(frozen=True)
 class HostNames:

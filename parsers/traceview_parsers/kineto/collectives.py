@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from traceview.run import parse_members
-from traceview.schema import COLL_FACTS, COLL_KINDS, COLLECTIVES, GPU_CLASSES
+from traceview.schema import COLL_FACTS, COLL_KINDS, COLLECTIVES
 from traceview.schema.arrays import from_numpy, to_numpy
 from traceview.units import ranks as as_ranges
 from traceview_parsers import kernels
@@ -78,32 +78,26 @@ class _Facts:
         return self.columns[name][rows]
 
 
-def collectives(store: CommStore, gpu: dict[str, Array], names: list[str], groups: dict[str, str], base: int) -> Any:
-    """``COLLECTIVES`` of the finished GPU columns; ``groups``: members by group name, from the metadata."""
+def collectives(store: CommStore, comm: dict[str, Array], names: list[str], groups: dict[str, str], base: int) -> Any:
+    """``COLLECTIVES`` of the communication records; ``groups``: members by group name, from the metadata."""
     facts = _Facts(store, base)
-    ops = np.flatnonzero(gpu["cls"] == GPU_CLASSES.index("comm"))
-    rows, source, coalesced = _choose(facts, gpu, ops)
+    rows, source, coalesced = _choose(facts, comm)
     kind = facts.of("kind", rows).copy()
     unknown = kind < 0
     named = [_KIND.get(kernels.kernel(n).kind or "", -1) for n in names]
-    by_name = np.array([*named, -1], np.int64)[gpu["name"][ops]]
-    by_range = _range_kinds(store, gpu, ops, base)
+    by_name = np.array([*named, -1], np.int64)[comm["name"]]
+    by_range = _range_kinds(store, comm, base)
     source[unknown & (rows < 0) & (by_range >= 0)] = _FACTS["cpu_record"]
     kind[unknown] = np.where(by_range >= 0, by_range, by_name)[unknown]
     kind[kind < 0] = _KIND["unknown"]
     even = _is_even(facts, rows)
     kind[(kind == _KIND["alltoallv"]) & even & (rows >= 0)] = _KIND["alltoall"]
     columns = _shared_columns(facts, rows, kind, coalesced, groups)
-    launch = gpu["launch_start"][ops]
     columns |= {
-        "op": ops,
-        "device": gpu["device"][ops],
-        "stream": gpu["stream"][ops],
-        "start": gpu["start"][ops],
-        "end": gpu["end"][ops],
-        "launch_start": nullable(launch, MISSING),
+        **{name: comm[name] for name in ("op", "device", "stream", "start", "end")},
+        "launch_start": nullable(comm["launch_start"], MISSING),
         "facts": source.astype(np.int8),
-        "name": dictionary(gpu["name"][ops], names),
+        "name": dictionary(comm["name"], names),
     }
     table = COLLECTIVES.build(columns, stored=True)
     host = _host_rows(store, base, only_members(groups))
@@ -113,22 +107,23 @@ def collectives(store: CommStore, gpu: dict[str, Array], names: list[str], group
     return table.take(from_numpy(order)) if (np.diff(order) != 1).any() else table
 
 
-def _choose(facts: _Facts, gpu: dict[str, Array], ops: Array) -> tuple[Array, Array, Array]:
+def _choose(facts: _Facts, comm: dict[str, Array]) -> tuple[Array, Array, Array]:
     """Per comm kernel: (row of its facts or -1, code of COLL_FACTS, operations in it)."""
-    rows = np.full(len(ops), -1, np.int64)
-    source = np.full(len(ops), _FACTS["name"], np.int64)
-    coalesced = np.ones(len(ops), np.int64)
-    at = np.searchsorted(facts.kernel_rows, gpu["source"][ops])
+    count = len(comm["op"])
+    rows = np.full(count, -1, np.int64)
+    source = np.full(count, _FACTS["name"], np.int64)
+    coalesced = np.ones(count, np.int64)
+    at = np.searchsorted(facts.kernel_rows, comm["source"])
     at[at == facts.offset] = 0
-    own = facts.kernel_rows[at] == gpu["source"][ops] if facts.offset else np.zeros(len(ops), bool)
+    own = facts.kernel_rows[at] == comm["source"] if facts.offset else np.zeros(count, bool)
     rows[own], source[own] = at[own], _FACTS["kernel_args"]
-    thread, launch = gpu["launch_thread"][ops], gpu["launch_start"][ops]
+    thread, launch = comm["launch_thread"], comm["launch_start"]
     record = containing(facts.records, thread, launch)
     inherit = ~own & (record >= 0)
     rows[inherit] = facts.offset + record[inherit]
-    batch, count = _batches(facts, record, thread, launch, ~own & (record < 0) & (launch != MISSING))
+    batch, together = _batches(facts, record, thread, launch, ~own & (record < 0) & (launch != MISSING))
     pending = batch >= 0
-    rows[pending], coalesced[pending] = facts.offset + batch[pending], count[pending]
+    rows[pending], coalesced[pending] = facts.offset + batch[pending], together[pending]
     told = (inherit | pending) & (facts.of("kind", rows) >= 0)
     source[told] = _FACTS["cpu_record"]
     rows[(inherit | pending) & ~told] = -1
@@ -166,12 +161,12 @@ def _batches(facts: _Facts, record: Array, thread: Array, launch: Array, open_: 
     return first, count
 
 
-def _range_kinds(store: CommStore, gpu: dict[str, Array], ops: Array, base: int) -> Array:
+def _range_kinds(store: CommStore, comm: dict[str, Array], base: int) -> Array:
     """Per comm kernel the kind told by a range around its launch, or -1."""
     ranges = store.ranges.take_all()
     for name in ("start", "end"):
         ranges[name] += base
-    at = containing(ranges, gpu["launch_thread"][ops], gpu["launch_start"][ops])
+    at = containing(ranges, comm["launch_thread"], comm["launch_start"])
     kinds = np.array([*(_KIND.get(kind_of(n) or "", -1) for n in store.names.strings()), -1], np.int64)
     names = np.append(ranges["name"], len(kinds) - 1)
     out: Array = kinds[names[at]]

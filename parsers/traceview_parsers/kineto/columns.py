@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from typing import Any
 
 import numpy as np
@@ -31,11 +32,18 @@ class Interner(dict[Any, int]):
 
 
 class Growing:
-    """Columns of one length; ``add`` appends, ``take`` hands a whole column out and forgets it."""
+    """Columns of one length; ``add`` appends, ``take`` hands a whole column out and forgets it.
+
+    More than ``SPILL_ROWS`` rows wait in unnamed temporary files, so that memory does not grow with the trace.
+    """
+
+    SPILL_ROWS = 1 << 16
 
     def __init__(self, **types: Any) -> None:
         self._types = types
         self._pieces: dict[str, list[Array]] = {name: [] for name in types}
+        self._files: dict[str, Any] = {}
+        self._fresh = 0
         self.rows = 0
 
     def add(self, rows: int, **columns: Any) -> None:
@@ -45,15 +53,32 @@ class Growing:
             whole = isinstance(value, np.ndarray)
             self._pieces[name].append(value.astype(kind, copy=False) if whole else np.full(rows, value, kind))
         self.rows += rows
+        self._fresh += rows
+        if self._fresh > self.SPILL_ROWS:
+            self._spill()
+
+    def _spill(self) -> None:
+        for name, pieces in self._pieces.items():
+            if name not in self._files:
+                self._files[name] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by take
+            self._files[name].write(np.concatenate(pieces).data)
+            pieces.clear()
+        self._fresh = 0
 
     def take(self, name: str) -> Array:
         """The column as one array."""
         pieces, self._pieces[name] = self._pieces[name], []
+        if name in self._files:
+            with self._files.pop(name) as file:
+                file.seek(0)
+                pieces = [np.fromfile(file, self._types[name]), *pieces]
+        if len(pieces) == 1:
+            return pieces[0]
         return np.concatenate(pieces) if pieces else np.empty(0, self._types[name])
 
     def take_all(self) -> dict[str, Array]:
         """All columns; the store is empty afterwards."""
-        self.rows = 0
+        self.rows = self._fresh = 0
         return {name: self.take(name) for name in self._types}
 
 

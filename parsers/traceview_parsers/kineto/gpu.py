@@ -59,6 +59,8 @@ class GpuStore:
         self._external_differs = False
         self.facts = GpuFacts()
         self.kept = 0
+        self.busy: dict[int, int] = {}
+        """ns of records by device, once finished."""
 
     def names(self) -> list[str]:
         """Names by code."""
@@ -97,7 +99,10 @@ class GpuStore:
         self._launches.add(len(at), correlation=correlation[at], start=start[at], end=end[at], thread=thread[at])
 
     def finish(self, base: int) -> tuple[dict[str, Array], Any]:
-        """(sorted columns with ``source`` = row number as added, ``GPU_OPS`` table)."""
+        """(columns of the communication records with ``op`` = row of the table, ``GPU_OPS`` table).
+
+        ``source`` is the row number as added, by which ``CommStore`` keeps the facts on kernels.
+        """
         rows = self._sorted()
         self.kept = len(rows["start"])
         self._clip(rows)
@@ -126,7 +131,9 @@ class GpuStore:
             },
             stored=True,
         )
-        return rows, table
+        self.busy = _busy(rows)
+        ops = np.flatnonzero(cls == GPU_CLASSES.index("comm"))
+        return {"op": ops} | {name: column[ops] for name, column in rows.items()}, table
 
     def _config_names(self) -> list[str]:
         return [_config(grid, block) for grid, block in self._configs]
@@ -139,14 +146,15 @@ class GpuStore:
         collected = (rows["start"][order] != 0) | (rows["end"][order] != 0)
         self.facts.empty = int((~collected).sum())
         order = order[collected]
-        ident = identity(
-            *(rows[c][order] for c in ("device", "stream", "start", "end", "name", "correlation", "config"))
-        )
-        _, first = np.unique(ident, return_index=True)
-        self.facts.duplicates = len(order) - len(first)
+        for name in rows:
+            rows[name] = rows[name][order]
+        ident = identity(rows[c] for c in ("device", "stream", "start", "end", "name", "correlation", "config"))
+        seen = np.sort(ident)
+        self.facts.duplicates = int((seen[1:] == seen[:-1]).sum())
         if self.facts.duplicates:
-            order = order[np.sort(first)]
-        return {name: column[order] for name, column in rows.items()}
+            first = np.sort(np.unique(ident, return_index=True)[1])
+            rows = {name: column[first] for name, column in rows.items()}
+        return rows
 
     def _clip(self, rows: dict[str, Array]) -> None:
         """Cut a record that runs past the begin of the next one on its stream (but not inside one graph launch)."""
@@ -181,6 +189,12 @@ class GpuStore:
         time = np.bincount(rows["name"], rows["end"] - rows["start"], len(names)) if len(names) else np.empty(0)
         kernel = np.unique(rows["name"][rows["record"] == 0]).tolist()
         self.facts.unclassified = {names[c]: int(time[c]) for c in kernel if kernels.unclassified(names[c])}
+
+
+def _busy(rows: dict[str, Array]) -> dict[int, int]:
+    devices, at = np.unique(rows["device"], return_inverse=True)
+    time = np.bincount(at, rows["end"] - rows["start"], len(devices))
+    return {int(d): int(t) for d, t in zip(devices, time, strict=True)}
 
 
 def _lookup(rows: dict[str, Array], by_record: list[list[Any]], value: Any, kind: Any) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,15 @@ _COMPACT_ROWS = 1 << 16
 _MIX = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], np.uint64)
 
 
-def identity(*columns: Array) -> Array:
+def identity(columns: Iterable[Array]) -> Array:
     """uint64 per row, equal for equal rows (and, by chance of 2**-64 each, for others)."""
-    out = np.zeros(len(columns[0]), np.uint64)
+    out: Any = np.uint64(0)
     for i, column in enumerate(columns):
-        out ^= column.astype(np.int64).view(np.uint64) * _MIX[i % 4]
+        out = out ^ column.astype(np.int64).view(np.uint64) * _MIX[i % 4]
         out = (out << np.uint64(23)) | (out >> np.uint64(41))
         out *= _MIX[(i + 1) % 4]
-    return out
+    mixed: Array = out
+    return mixed
 
 
 class HostStore:
@@ -40,23 +42,19 @@ class HostStore:
         self._host_names = names
         self._kinds: dict[str, Array] = {}
         self._flags: dict[Any, Array] = {}
-        self._rows = Growing(
-            thread=np.int64, start=np.int64, end=np.int64, name=np.int32, kind=np.int8, ident=np.uint64
-        )
-        self._fresh = Growing(
-            thread=np.int64, start=np.int64, end=np.int64, name=np.int32, kind=np.int8, ident=np.uint64
-        )
-        self._idents: list[Array] = []
+        columns = {"thread": np.int64, "start": np.int64, "end": np.int64, "name": np.int32, "kind": np.int8}
+        self._rows, self._fresh = Growing(**columns), Growing(**columns)
+        self._idents = Growing(ident=np.uint64)
         self.duplicates = 0
 
     def add(self, plain: str, events: Events, codes: Array, thread: Array, start: Array, end: Array) -> Array:
         """Add the intervals of ``events``; returns their kinds (codes of HOST_KINDS)."""
         kind = self._kind_of(plain, codes)
-        ident = identity(thread, start, end, codes)
+        ident = identity((thread, start, end, codes))
         if not (start % 1000).any() and not (end % 1000).any():  # whole µs: different events can look the same
             ident ^= np.fromiter((zlib.crc32(e.args) for e in events), np.uint64, len(events))
-        self._idents.append(ident)
-        self._fresh.add(len(codes), thread=thread, start=start, end=end, name=codes, kind=kind, ident=ident)
+        self._idents.add(len(ident), ident=ident)
+        self._fresh.add(len(codes), thread=thread, start=start, end=end, name=codes, kind=kind)
         if self._fresh.rows > _COMPACT_ROWS:
             self._compact()
         return kind
@@ -88,20 +86,21 @@ class HostStore:
         keep = outermost(fresh, self.flags(TELLING.match))
         self._rows.add(len(keep), **{name: column[keep] for name, column in fresh.items()})
 
+    def count_duplicates(self) -> None:
+        """Once all events are in: how many of them are repeated."""
+        idents = np.sort(self._idents.take("ident"))
+        self.duplicates = int((idents[1:] == idents[:-1]).sum())
+
     def finish(self, base: int) -> tuple[dict[str, Array], Any]:
         """(columns sorted by thread and start, ``HOST_RANGES`` table); ``base`` ns are added to all times."""
         self._compact()
-        idents = np.concatenate(self._idents) if self._idents else np.empty(0, np.uint64)
-        self._idents = []
-        idents.sort()
-        self.duplicates = int((idents[1:] == idents[:-1]).sum())
         rows = self._rows.take_all()
-        if self.duplicates:
-            _, first = np.unique(rows["ident"], return_index=True)
-            rows = {name: column[first] for name, column in rows.items()}
-        del rows["ident"]
         keep = outermost(rows, self.flags(TELLING.match))
         rows = {name: column[keep] for name, column in rows.items()}
+        if self.duplicates:
+            fresh = np.ones(len(keep), bool)
+            fresh[1:] = np.any([column[1:] != column[:-1] for column in rows.values()], axis=0)
+            rows = {name: column[fresh] for name, column in rows.items()}
         rows["start"] += base
         rows["end"] += base
         columns: dict[str, Any] = {**rows, "name": dictionary(rows["name"], self.names.strings())}
@@ -109,8 +108,8 @@ class HostStore:
 
 
 def outermost(rows: dict[str, Array], telling: Array) -> Array:
-    """Row numbers to keep, sorted by thread, start, longest first."""
-    order = np.lexsort((-rows["end"], rows["start"], rows["thread"]))
+    """Row numbers to keep, sorted by thread, start, longest first; equal rows side by side."""
+    order = np.lexsort((rows["name"], -rows["end"], rows["start"], rows["thread"]))
     plain = (rows["kind"] == _KIND["op"]) | (rows["kind"] == _KIND["runtime"])
     thread, end = rows["thread"][order], rows["end"][order]
     work = plain[order]

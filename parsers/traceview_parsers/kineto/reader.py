@@ -14,7 +14,7 @@ import numpy as np
 from traceview.errors import TraceviewError
 from traceview.run import Part, PartMeta, SourceMeta, write_part
 from traceview.schema import HOST_KINDS
-from traceview_parsers.host_names import ALLOCATION, HostNames
+from traceview_parsers.host_names import ALLOCATION, HostNames, may_launch
 from traceview_parsers.kineto import meta as metadata
 from traceview_parsers.kineto.collectives import collectives
 from traceview_parsers.kineto.columns import Array
@@ -144,7 +144,7 @@ class Collector:
         codes = self.host.names.codes([e.name for e in events])
         kinds = self.host.add(role, events, codes, thread, start, end)
         if role == "runtime":
-            self.gpu.add_launches(events, start, end, thread)
+            self._select(events, codes, may_launch, self.gpu.add_launches, start, end, thread)
             self._select(events, codes, ALLOCATION.match, self.counters.add_calls, start, end)
             return
         self._select(events, codes, RECORD.__eq__, self.comms.add_records, thread, start, end)
@@ -189,47 +189,66 @@ def read_file(path: Path, out: Path, options: ReadOptions, progress: Progress | 
     with _no_cycles():
         for events in stream:
             collector.add(events)
-        part, tables = _tables(path, stream, collector)
-    return write_part(out, part, tables)
+        if collector.last < collector.first:
+            count = f"{path}: {collector.events} events, but none of them is an activity"
+            raise TraceviewError(f"{count}; record with CPU or CUDA activity")
+        finish = _Finish(path, stream, collector)
+        return write_part(out, finish.part, finish.tables())
 
 
-def _tables(path: Path, stream: EventStream, c: Collector) -> tuple[PartMeta, dict[str, Any]]:
-    found = metadata.metadata(stream)
-    base = metadata.base_time(found)
-    source = SourceMeta(path=str(path), format="kineto", bytes=path.stat().st_size, events=c.events)
-    part = PartMeta(source=source)
-    gpu, gpu_table = c.gpu.finish(base)
-    if c.last < c.first:
-        raise TraceviewError(
-            f"{path}: {c.events} events, but none of them is an activity; record with CPU or CUDA activity"
-        )
-    part.devices = _busiest(gpu)
-    metadata.fill(part, found, path)
-    comm_table = collectives(c.comms, gpu, c.gpu.names(), part.groups, base)
-    host, host_table = c.host.finish(base)
-    tables = {
-        "gpu_ops": gpu_table,
-        "host_ranges": host_table,
-        "collectives": comm_table,
-        "step_marks": step_marks(host, c.host.names.strings()),
-        "counters": c.counters.finish(base),
-    }
-    part.cover_start, part.cover_end = c.first + base, c.last + base
-    part.has_host_events = bool(len(host["start"]))
-    if part.rank is None and (rank := c.comms.default_rank) is not None:
-        part.rank, part.rank_source = rank, "default_pg"
-    if part.pid is None and len(c.pids) == 1:
-        part.pid = next((p for p in c.pids if isinstance(p, int)), None)
-    _account(source, stream, c, found, part)
-    return part, tables
+class _Finish:
+    """Collected columns -> tables, each written before the next is made: they need not fit in memory together."""
 
+    def __init__(self, path: Path, stream: EventStream, collector: Collector) -> None:
+        self._stream, self._c = stream, collector
+        self._found = metadata.metadata(stream)
+        self._base = metadata.base_time(self._found)
+        source = SourceMeta(path=str(path), format="kineto", bytes=path.stat().st_size, events=collector.events)
+        self.part = PartMeta(source=source)
+        self.part.cover_start, self.part.cover_end = collector.first + self._base, collector.last + self._base
+        self._comm: dict[str, Array] = {}
+        self._host: dict[str, Array] = {}
 
-def _busiest(gpu: dict[str, Array]) -> list[int]:
-    """Devices, the busiest first."""
-    devices, at = np.unique(gpu["device"], return_inverse=True)
-    busy = np.bincount(at, gpu["end"] - gpu["start"], len(devices))
-    order = np.argsort(-busy, kind="stable")
-    return [int(d) for d in devices[order]]
+    def tables(self) -> dict[str, Any]:
+        """Tables in the order in which they must be made."""
+        self._c.host.count_duplicates()
+        return {
+            "gpu_ops": self._gpu_ops(),
+            "collectives": self._collectives(),
+            "host_ranges": self._host_ranges(),
+            "step_marks": self._step_marks(),
+            "counters": self._counters(),
+        }
+
+    def _gpu_ops(self) -> Iterator[Any]:
+        self._comm, table = self._c.gpu.finish(self._base)
+        busy = self._c.gpu.busy
+        self.part.devices = sorted(busy, key=lambda d: (-busy[d], d))
+        metadata.fill(self.part, self._found, Path(self.part.source.path))
+        yield table
+
+    def _collectives(self) -> Iterator[Any]:
+        yield collectives(self._c.comms, self._comm, self._c.gpu.names(), self.part.groups, self._base)
+
+    def _host_ranges(self) -> Iterator[Any]:
+        self._host, table = self._c.host.finish(self._base)
+        self.part.has_host_events = table.num_rows > 0
+        yield table
+
+    def _step_marks(self) -> Iterator[Any]:
+        yield step_marks(self._host, self._c.host.names.strings())
+
+    def _counters(self) -> Iterator[Any]:
+        yield self._c.counters.finish(self._base)
+        self._settle()  # part.json is written after the last table
+
+    def _settle(self) -> None:
+        part, c = self.part, self._c
+        if part.rank is None and c.comms.default_rank is not None:
+            part.rank, part.rank_source = c.comms.default_rank, "default_pg"
+        if part.pid is None and len(c.pids) == 1:
+            part.pid = next((p for p in c.pids if isinstance(p, int)), None)
+        _account(part.source, self._stream, c, self._found, part)
 
 
 def _account(source: SourceMeta, stream: EventStream, c: Collector, found: dict[str, Any], part: PartMeta) -> None:
