@@ -33,6 +33,8 @@ WRAPPERS = {
     "ansi": "\x1b[0m ",
 }
 CHANNELS = 2
+# PHB (over the host bridge) and PXB (over switches) on the scale of each version
+DISTANCES = {"2.7": (4, 3), "2.16": (6, 4), "2.20": (6, 4), "2.23": (6, 4), "2.27": (8, 5), "2.30": (8, 5)}
 
 
 @dataclass
@@ -189,7 +191,10 @@ class _Writer:
         nic = self.cluster.nic(rank).rpartition(":")[2]
         if self.minor <= 28:
             gpu = self.bus(rank) if self.minor <= 26 else str(rank)
-            verdict, relation = ("Disabled", "6 > 4") if self.staged else ("Enabled", "4 <= 4")
+            host_bridge, switch = DISTANCES[self.version]
+            verdict, relation = "Enabled", f"{switch} <= {switch}"
+            if self.staged:
+                verdict, relation = "Disabled", f"{host_bridge} > {switch}"
             read = "" if self.staged else ", read 0"
             yield f"GPU Direct RDMA {verdict} for GPU {gpu} / HCA {nic} (distance {relation}){read}"
 

@@ -7,6 +7,10 @@ import importlib.util
 import sqlite3
 from pathlib import Path
 
+import pytest
+
+import traceview as tv
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -35,3 +39,22 @@ def test_samples_are_reproduced(tmp_path: Path) -> None:
     for sample in make.SAMPLES:
         name = sample.__name__
         assert contents(ROOT / "sample_traces" / name) == contents(tmp_path / name), name
+
+
+EXPECTED = {
+    "slow_rank": ("slow", "Rank 5 on node-2 computes 1.35x slower than its peers"),
+    "exposed_comm": ("slow", "exposed communication, most of it allgather"),
+    "host_staged": ("slow", "passes host memory: GPUDirect RDMA is off"),
+    "healthy": ("healthy", "Healthy"),
+    "nsight_before": ("healthy", "Healthy"),
+    "nsight_after": ("healthy", "Healthy"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_samples_give_the_verdict_of_their_readme(name: str) -> None:
+    result = tv.analyze(tv.open(ROOT / "sample_traces" / name, cache=False, workers=1))
+    status, words = EXPECTED[name]
+    assert result.verdict.status == status
+    assert words in result.verdict.headline
+    assert [s.rank for s in result.straggler_rows] == ([5] if name == "slow_rank" else [])
