@@ -55,7 +55,23 @@ def test_a_click_on_a_bar_selects_its_step(slow_page: str, open_page: Open) -> N
     page.mouse.click(box["x"] + box["width"] * 0.64, box["y"] + box["height"] * 0.6)
     page.wait_for_selector("tr.sel[data-step]")
     assert re.search(r"#step=\d+$", page.url)
-    assert page.locator("tr.sel[data-step]").first.get_attribute("data-step") == page.url.split("=")[-1]
+    step = page.url.split("=")[-1]
+    assert page.locator("tr.sel[data-step]").first.get_attribute("data-step") == step
+    lines = (
+        "Bokeh.documents.flatMap(d => d.roots().flatMap(r => [...r.references()]"
+        ".filter(m => m.name === 'select-step' && m.visible).map(m => m.location)))"
+    )
+    assert page.evaluate(lines) == [int(step)] * 3, "the steps and both heat maps show the selection"
+
+
+def test_a_link_marks_its_rank_and_step_in_the_charts(slow_page: str, open_page: Open) -> None:
+    page = open_page(slow_page, "rank=3&step=5")
+    scroll_through(page)
+    marks = page.evaluate(
+        "Bokeh.documents.flatMap(d => d.roots().flatMap(r => [...r.references()]"
+        ".filter(m => m.name?.startsWith('select-') && m.visible).map(m => m.name + m.location)))"
+    )
+    assert sorted(set(marks)) == ["select-rank3", "select-step5"]
 
 
 def test_charts_show_the_numbers_of_the_tables() -> None:

@@ -60,11 +60,24 @@
     }
   };
   const drawn = [];
-  const select = (id) => (event) => {
-    const [x, y] = [Math.round(event.x), Math.round(event.y)];
-    const detail = id === "steps" ? { step: x } : id === "arrivals" ? { rank: x } : id.startsWith("heat-") ? { step: x, rank: y } : null;
-    if (detail) location.hash = new URLSearchParams(detail).toString();
+  /* Axes of steps and ranks carry a hidden line: a click reads it, a selection shows it. */
+  const markers = (figure) => [...figure.references()].filter((m) => m.type === "Span" && m.name?.startsWith("select-"))
+    .map((line) => [line.name.slice(7), line, line.dimension === "height" ? "x" : "y"]);
+  const click = (figure) => (event) => {
+    const found = markers(figure).map(([key, , axis]) => [key, Math.round(event[axis])]);
+    if (found.length) location.hash = new URLSearchParams(found).toString();
   };
+  let selected = {};
+  const mark = (figure) => {
+    for (const [key, line] of markers(figure)) {
+      const at = selected[key];
+      line.setv({ visible: Number.isFinite(at), location: at ?? 0, line_color: css("--text") });
+    }
+  };
+  document.addEventListener("tv:select", (event) => {
+    selected = event.detail ?? {};
+    for (const [figure] of drawn) mark(figure);
+  });
   const draw = async (place) => {
     try {
       const { embed } = await bokeh();
@@ -73,7 +86,8 @@
       const view = await embed.embed_item(item, place);
       const figure = view.model ?? view.roots[0].model;
       paint(figure, key);
-      figure.on_event("tap", select(place.dataset.chart));
+      mark(figure);
+      figure.on_event("tap", click(figure));
       drawn.push([figure, key]);
       place.dataset.done = "1";
     } catch (error) {
@@ -92,7 +106,7 @@
     }
   }, { rootMargin: "300px" });
   for (const place of places) { say(place, "drawing ..."); near.observe(place); }
-  new MutationObserver(() => { for (const [figure, key] of drawn) paint(figure, key); })
+  new MutationObserver(() => { for (const [figure, key] of drawn) { paint(figure, key); mark(figure); } })
     .observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
   addEventListener("beforeprint", () => { for (const place of places) if (!place.dataset.done) draw(place); });
 })();

@@ -123,7 +123,10 @@
   addEventListener("beforeprint", () => paper(true));
   addEventListener("afterprint", () => paper(false));
 
-  follow();
-  unfold();
-  document.body.dataset.ready = "1";
+  /* When every script of the page listens. */
+  document.addEventListener("DOMContentLoaded", () => {
+    follow();
+    unfold();
+    document.body.dataset.ready = "1";
+  });
 })();

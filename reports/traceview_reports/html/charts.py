@@ -72,7 +72,19 @@ def _item(element: Any, chart: Chart, hook: Callable[[Any], None] | None = None)
         axis.axis_line_color = axis.minor_tick_line_color = None
     if hook:
         hook(figure)
+    _markers(figure)
     return json_item(figure)
+
+
+def _markers(figure: Any) -> None:
+    """An axis of steps or ranks has whole numbers, and a hidden line that the page puts on what is selected."""
+    from bokeh.models import Span
+
+    for axis, dimension in ((figure.xaxis[0], "height"), (figure.yaxis[0], "width")):
+        if axis.axis_label in ("step", "rank"):
+            axis.ticker.min_interval = 1
+            line = {"dimension": dimension, "line_width": 1.5, "line_dash": "dotted", "visible": False}
+            figure.add_layout(Span(name=f"select-{axis.axis_label}", location=0, **line))
 
 
 def _options(**more: Any) -> dict[str, Any]:
@@ -116,12 +128,7 @@ def _steps(result: Result) -> Iterator[Drawn]:
     )
     tips = [("step", "@step"), ("", "@group"), ("ms", "@ms{0.00}")]
     element = _boxes(boxes, ["step", "group", "ms"], tips, xlabel="step", ylabel="ms", ylim=(0, None))
-    yield Drawn(chart, _item(element, chart, _whole_numbers))
-
-
-def _whole_numbers(figure: Any) -> None:
-    """Steps and ranks have no fractions."""
-    figure.xaxis.ticker.min_interval = 1
+    yield Drawn(chart, _item(element, chart))
 
 
 _HEATS: tuple[tuple[str, str, str, Callable[[Window], int | None]], ...] = (
@@ -177,14 +184,7 @@ def _image(
     if low >= high:
         low, high = 0.0, high or 1.0
     look = {"colorbar": True, "clim": (low, high), "tools": ["hover"], "xlabel": x_label, "ylabel": "rank"}
-
-    def whole(figure: Any) -> None:
-        for axis in figure.axis:  # ranks and steps are whole numbers
-            axis.ticker.min_interval = 1
-        if hook:
-            hook(figure)
-
-    return _item(image.opts(**look, **_options()), chart, whole)
+    return _item(image.opts(**look, **_options()), chart, hook)
 
 
 def _arrivals(result: Result) -> Iterator[Drawn]:
