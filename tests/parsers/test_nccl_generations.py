@@ -178,6 +178,8 @@ def test_no_damage_invents_a_rank_or_an_edge(case: tuple[str, bytes]) -> None:
         for e in parsed(version, staged)["nccl_edges"]
     }
     assert {(e["src"], e["dst"], e["wire"], e["gdr"]) for e in tables["nccl_edges"]} <= allowed
+    names = [c["instance"] for c in tables["nccl_comms"]]
+    assert len(set(names)) == len(names)
 
 
 @settings(max_examples=60, deadline=None)

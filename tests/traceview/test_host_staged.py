@@ -10,6 +10,7 @@ import traceview as tv
 from simulator import Job, simulate
 from simulator.kineto import write_kineto
 from simulator.nccl_log import write_nccl_log
+from simulator.nsight import write_nsight
 from traceview.analysis.findings import bandwidth, exposed_comm, host_staged
 from traceview.config import DEFAULT
 from traceview.result import CollectiveRow, CopyRow, Finding, Result
@@ -106,6 +107,17 @@ def test_the_sample_says_which_edges_why_and_what_it_costs() -> None:
     assert {(r.tier, r.transport, r.host_staged) for r in found.collective_rows} == {
         ("inter-host", "NET/IB + SHM", True)
     }
+
+
+def test_an_nsight_report_joins_by_the_hash_of_the_communicator(tmp_path: Path) -> None:
+    sim = simulate(Job(ranks=4, hosts=2, steps=4))
+    write_nsight(sim, tmp_path)
+    write_nccl_log(sim, tmp_path, "2.27", subsystems=("INIT", "NET", "TUNING"))
+    (row,) = tv.analyze(tmp_path).collective_rows
+    assert (row.transport, row.algorithm, row.facts["protocol"]) == ("NET/IB/GDRDMA + P2P/CUMEM", "Ring", "Simple")
+    assert row.group == row.facts["communicator"]
+    assert float(row.facts["nccl_expects_us"]) == pytest.approx(120.4 + 96e6 / 22.0 / 1000, rel=1e-3)
+    assert row.verdict == "healthy" and row.peak == 50.0
 
 
 def test_the_twin_with_gpudirect_has_no_such_finding(tmp_path: Path) -> None:

@@ -51,6 +51,8 @@ class Logged:
     channels: int | None = None
     choices: Mapping[tuple[str, int], tuple[str, str, int | None]] = field(default_factory=dict)
     """(kind, message bytes) -> (algorithm, protocol, channels)"""
+    expected: Mapping[tuple[str, str, str], tuple[float, float]] = field(default_factory=dict)
+    """(kind, algorithm, protocol) -> NCCL's own model: latency µs, algorithm bandwidth GB/s"""
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -207,6 +209,9 @@ def _say_logged(row: CollectiveRow, known: Logged) -> None:
         row.algorithm, protocol, channels = choice
         row.facts |= {"protocol": protocol} if protocol else {}
         row.facts |= {"channels": str(channels)} if channels else {}
+        model = known.expected.get((row.kind, row.algorithm, protocol))
+        if model is not None and row.bytes:
+            row.facts["nccl_expects_us"] = f"{model[0] + row.bytes / model[1] / 1000:.1f}"
 
 
 def _choice(known: Logged, kind: str, size: int) -> tuple[str, str, int | None] | None:

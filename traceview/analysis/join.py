@@ -90,6 +90,8 @@ class Joined:
     groups: dict[Members, list[Comm]]
     choices: dict[str, Counter[tuple[str, int, str, str | None, int | None]]]
     """instance (or process, where the instance is unknown) -> (function, bytes, algorithm, protocol, channels)"""
+    models: dict[str, dict[tuple[str, str, str], tuple[float, float]]]
+    """instance (or process) -> what NCCL expects, see ``bandwidth.Logged.expected``"""
     procs_of: dict[int, list[Row]]
     """global rank -> its processes"""
     notes: list[str] = field(default_factory=list)
@@ -112,8 +114,8 @@ def join(run: Run, trace: Trace) -> Joined | None:
     procs_of: dict[int, list[Row]] = defaultdict(list)
     for name, rank in sorted({(owner[i], r) for i, r in rank_of.items()}):
         procs_of[rank] += [procs[name]] if name in procs else []
-    choices = _choices(run.log_tables(NCCL_TUNING))
-    return Joined(procs, rank_of, comms, groups, choices, dict(procs_of), notes)
+    tuning = run.log_tables(NCCL_TUNING).to_pylist()
+    return Joined(procs, rank_of, comms, groups, _choices(tuning), _models(tuning), dict(procs_of), notes)
 
 
 def _short(host: str) -> str:
@@ -233,9 +235,19 @@ def _logged_calls(run: Run, instance: str) -> list[Signature]:
     return out
 
 
-def _choices(table: Any) -> dict[str, Counter[tuple[str, int, str, str | None, int | None]]]:
+def _models(tuning: list[Row]) -> dict[str, dict[tuple[str, str, str], tuple[float, float]]]:
+    out: dict[str, dict[tuple[str, str, str], tuple[float, float]]] = defaultdict(dict)
+    for row in tuning:
+        kind = _KIND.get(row["function"] or "")
+        if row["kind"] == "model" and kind is not None:
+            what = kind, row["algorithm"], row["protocol"] or ""
+            out[row["instance"] or row["proc"]][what] = row["latency_us"], row["gbs"]
+    return out
+
+
+def _choices(tuning: list[Row]) -> dict[str, Counter[tuple[str, int, str, str | None, int | None]]]:
     out: dict[str, Counter[tuple[str, int, str, str | None, int | None]]] = defaultdict(Counter)
-    for row in table.to_pylist():
+    for row in tuning:
         if row["kind"] == "choice" and row["function"] is not None and row["bytes"]:
             what = (row["function"], row["bytes"], row["algorithm"], row["protocol"], row["channels"])
             out[row["instance"] or row["proc"]][what] += row["n"]
@@ -268,6 +280,7 @@ def _logged(members: Members, comms: list[Comm], joined: Joined) -> Logged:
         nvls=any(r["nvls"] for r in rows),
         channels=max(channels) if channels else None,
         choices=_group_choices(rows, joined, len(members)),
+        expected=next((m for r in rows if (m := joined.models.get(r["instance"]))), {}),
         facts=facts,
     )
 

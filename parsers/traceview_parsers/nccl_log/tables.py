@@ -12,6 +12,9 @@ from traceview.schema.nccl import NCCL_FUNCTIONS
 from traceview_parsers.nccl_log.bench import Row
 from traceview_parsers.nccl_log.state import Comm, Edge, Proc, State
 
+_RARE = 5
+"""A damaged host name is at least this much rarer than the whole one."""
+
 
 def settle(state: State) -> None:
     """Give drafts their communicator, glued hosts their process, and drop what contradicts the rest of the log."""
@@ -27,21 +30,48 @@ def settle(state: State) -> None:
 
 
 def _merge_glued(state: State) -> None:
-    """A host seen only glued to other text (``0node0``) is the clean host that it ends with."""
-    clean = [p for p in state.procs.values() if p.clean]
-    for key, proc in list(state.procs.items()):
-        twin = next((p for p in clean if p.pid == proc.pid and proc.host.endswith(p.host)), None)
-        if proc.clean or twin is None:
-            continue
-        proc.host = twin.host
-        twin.comms += proc.comms
-        for name in ("records", "torn", "unknown"):
-            setattr(twin, name, getattr(twin, name) + getattr(proc, name))
-        for comm in proc.comms:
-            comm.proc = twin
-        for edge in state.edges:
-            edge.proc = twin if edge.proc is proc else edge.proc
-        del state.procs[key]
+    """A host with text glued to it (``0node0``) or cut off from it (``de0``) is what the others say it is."""
+    by_pid: dict[int, list[tuple[tuple[str, int], Proc]]] = defaultdict(list)
+    for key, proc in state.procs.items():
+        by_pid[proc.pid].append((key, proc))
+    for same in by_pid.values():
+        for key, proc in same if len(same) > 1 else []:
+            twin = next((p for _, p in same if _is_rest(proc, p)), None)
+            if twin is not None:
+                _merge(state, proc, twin)
+                del state.procs[key]
+
+
+def _is_rest(proc: Proc, other: Proc) -> bool:
+    """Whether ``proc`` is a damaged spelling of ``other``: one name ends with the other, and it is the rare one."""
+    if proc is other or not (proc.host.endswith(other.host) or other.host.endswith(proc.host)):
+        return False
+    glued = not proc.clean and other.clean and len(proc.host) > len(other.host)
+    return glued or proc.records * _RARE <= other.records
+
+
+def _merge(state: State, proc: Proc, twin: Proc) -> None:
+    proc.host = twin.host
+    same: dict[Comm, Comm] = {}
+    for comm in proc.comms:
+        place = (comm.pointer, comm.rank, comm.nranks)
+        known = next((c for c in twin.comms if (c.pointer, c.rank, c.nranks) == place), None)
+        if known is None:
+            comm.number = sum(c.pointer == comm.pointer for c in twin.comms)
+            twin.comms.append(comm)
+        else:
+            same[comm] = known
+            known.votes += comm.votes
+            known.complete = known.complete or comm.complete
+            known.facts = comm.facts | known.facts
+    twin.heads += proc.heads
+    for name in ("records", "torn", "unknown"):
+        setattr(twin, name, getattr(twin, name) + getattr(proc, name))
+    for comm in proc.comms:
+        comm.proc = twin
+    for edge in (e for e in state.edges if e.proc is proc):
+        edge.proc, edge.comm = twin, same.get(edge.comm, edge.comm) if edge.comm is not None else None
+    state.tear(twin)
 
 
 def _candidate(draft: Comm, rank: int | None = None) -> Comm | None:
