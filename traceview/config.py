@@ -61,6 +61,7 @@ class Config:
     staging_bound_share: float = 0.10
     # findings
     finding_min_share: float = 0.02  # a finding that saves less than this share of the step is not shown
+    healthy_max_unknown: float = 0.05  # a run of which more is unknown is not called healthy
     heavy_unclassified_share: float = 0.01
     transient_step_mads: float = 5.0
 

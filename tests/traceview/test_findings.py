@@ -108,3 +108,10 @@ def test_no_window_is_a_verdict_too() -> None:
 def test_cpu_only_runs_are_told_apart() -> None:
     verdict = judged(result([window(0, k, comm_host=30, idle_host=70) for k in range(5)]))
     assert verdict.status == "cannot_tell" and "no GPU activity" in verdict.headline
+
+
+def test_a_quarter_unknown_is_not_healthy() -> None:
+    verdict = judged(result([window(r, k, compute=75, comm_unresolved=25) for r in range(4) for k in range(5)], 8))
+    assert verdict.status == "cannot_tell"
+    verdict = judged(result([window(r, k, compute=97, comm_unresolved=3) for r in range(4) for k in range(5)], 8))
+    assert verdict.status == "healthy"

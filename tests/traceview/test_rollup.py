@@ -37,3 +37,9 @@ def test_a_window_that_does_not_add_up_is_an_internal_error() -> None:
 def test_step_time_is_the_lower_median_over_ranks() -> None:
     rows = rollup.steps([window(0, 1, compute=10), window(1, 1, compute=30)], DEFAULT)
     assert (rows[0].wall_ns, rows[0].min_ns, rows[0].max_ns, rows[0].slowest_rank) == (10 * MS, 10 * MS, 30 * MS, 1)
+
+
+def test_the_last_recorded_step_is_no_outlier_since_it_runs_until_the_gpu_is_empty() -> None:
+    windows = [window(0, k, compute=130 if k in (3, 7) else 100) for k in range(8)]
+    assert [r.step for r in rollup.steps(windows, DEFAULT) if r.outlier] == [3, 7]
+    assert [r.step for r in rollup.steps(windows, DEFAULT, 7) if r.outlier] == [3]

@@ -47,8 +47,12 @@ def lower_median(values: list[int]) -> int:
     return sorted(values)[(len(values) - 1) // 2]
 
 
-def steps(windows: list[Window], config: Config) -> list[StepRow]:
-    """One row per step, T_k = median over ranks of the window (METHODS b.1); outliers by median + 5 MAD (i.4)."""
+def steps(windows: list[Window], config: Config, last_recorded: int | None = None) -> list[StepRow]:
+    """One row per step, T_k = median over ranks of the window (METHODS b.1); outliers by median + 5 MAD (i.4).
+
+    ``last_recorded``: the step that no other follows. Its window runs until the GPU is empty, where those of the
+    others end with the first work of the next step, so it is never called an outlier.
+    """
     by_step: dict[int, list[Window]] = defaultdict(list)
     for w in windows:
         by_step[w.step].append(w)
@@ -70,6 +74,8 @@ def steps(windows: list[Window], config: Config) -> list[StepRow]:
         middle = lower_median([r.wall_ns for r in rows])
         mad = lower_median([abs(r.wall_ns - middle) for r in rows])
         for r in rows:
+            if r.step == last_recorded:
+                continue
             # 2 % floor: without it a run of equal steps would call every nanosecond an outlier
             r.outlier = r.wall_ns - middle > max(config.transient_step_mads * mad, config.finding_min_share * middle)
     return rows

@@ -37,6 +37,8 @@ def judge(result: Result, config: Config) -> Verdict:
         return _cpu_only(result, coverage)
     if blind > 0.5 and (not with_saving or (with_saving[0].saving_ns_per_step or 0) < blind * step_ns(result)):
         return _cannot_tell(result, coverage, blind)
+    if not with_saving and blind > config.healthy_max_unknown:
+        return _cannot_tell(result, coverage, blind)
     if not with_saving:
         return _healthy(result, coverage, config, blind)
     return _slow(result, with_saving, coverage)
@@ -104,8 +106,10 @@ def _rule_outs(result: Result, first: Finding | None) -> str:
 def _healthy(result: Result, coverage: str, config: Config, blind: float) -> Verdict:
     compute = per_step(result, "compute", "gpu_opaque") / step_ns(result)
     limit = units.share(config.finding_min_share)
+    bubble = per_step(result, "comm_wait.p2p") / step_ns(result)
+    schedule = f", {units.share(bubble)} the bubble of its pipeline" if bubble > config.finding_min_share else ""
     return Verdict(
-        headline=f"Healthy: {units.share(compute)} of the captured steps is compute, nothing else costs over {limit}",
+        headline=f"Healthy: {units.share(compute)} of the captured steps is compute{schedule}, nothing else costs over {limit}",
         confidence="proved" if blind < config.finding_min_share else "likely",
         status="healthy",
         slow=_slow_line(result),

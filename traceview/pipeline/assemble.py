@@ -37,7 +37,8 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
     config = how.config
     rollup.check(lanes.windows)
     budget = rollup.budget(lanes.windows)
-    steps = rollup.steps(lanes.windows, config)
+    last = int(base.marks.step.max()) if len(base.marks.step) else None
+    steps = rollup.steps(lanes.windows, config, last)
     metas = {r: run.parts[r].meta for r in run.ranks}
     hosts = {r: run.host(r) for r in run.ranks}
     used = [(lane, base.windows.used[lane.window]) for lane in lanes.lanes]
