@@ -109,7 +109,8 @@ def _healthy(result: Result, coverage: str, config: Config, blind: float) -> Ver
     bubble = per_step(result, "comm_wait.p2p") / step_ns(result)
     schedule = f", {units.share(bubble)} the bubble of its pipeline" if bubble > config.finding_min_share else ""
     return Verdict(
-        headline=f"Healthy: {units.share(compute)} of the captured steps is compute{schedule}, nothing else costs over {limit}",
+        headline=f"Healthy: {units.share(compute)} of the captured steps is compute{schedule}, "
+        f"nothing else costs over {limit}",
         confidence="proved" if blind < config.finding_min_share else "likely",
         status="healthy",
         slow=_slow_line(result),
