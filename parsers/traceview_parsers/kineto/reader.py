@@ -76,7 +76,7 @@ class Collector:
         self.negative = 0
         self.unknown: Counter[str] = Counter()
         self.marks: set[str] = set()
-        self.pids: Counter[Any] = Counter()
+        self.pids: set[Any] = set()
         self.first, self.last = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
     def add(self, events: Events) -> None:
@@ -160,7 +160,8 @@ class Collector:
             take([events[i] for i in at.tolist()], *(c[at] for c in columns))
 
     def _features(self, role: str, events: Events) -> None:
-        self.pids[events[0].pid] += 1
+        if role in ("op", "annotation", "runtime"):
+            self.pids.update({e.pid for e in events})
         if role == "op" and len(self.marks) < len(_FEATURES) + 2:
             text = b"".join(e.args for e in events[:64])
             self.marks.update(f for f in _FEATURES if f.encode() in text)
