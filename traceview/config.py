@@ -46,6 +46,7 @@ class Config:
     late_share: float = 0.01
     late_mads: float = 3.0
     min_blame_share: float = 0.01
+    min_own_share: float = 0.2  # e.7: origin / direct blame below which a rank only relays the lateness of others
     persistent_share: float = 0.70
     transient_share: float = 0.30
     min_steps_for_kind: int = 5

@@ -11,7 +11,6 @@ from traceview.analysis.lateness import terms
 from traceview.analysis.leaftime import LeafTime
 from traceview.analysis.origin import late_rows, lateness_of
 from traceview.analysis.places import places
-from traceview.analysis.shares import axis
 from traceview.analysis.stragglers import kind_of, significant_last
 from traceview.analysis.types import Segments, Windows
 from traceview.config import DEFAULT
@@ -193,8 +192,7 @@ def test_a_relay_is_not_a_culprit():
 def test_the_terms_sum_to_the_lateness():
     got = analyse(training(6, 4, 5, slow={2: 0.2, 4: 0.1}, jitter=0.1, seq=numbered))
     facts = got.facts
-    line = axis(facts.waited.instances)
-    late = lateness_of(facts, *late_rows(facts, line, got.ledger.row_ns))
+    late = lateness_of(facts, *late_rows(facts, got.ledger.row_ns))
     found = terms(facts.c, late, facts.segments)
     start = facts.c.start
     assert len(late)

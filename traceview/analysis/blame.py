@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from traceview.analysis.groups import KIND, ONE_TO_N, Columns, columns
-from traceview.analysis.shares import Axis, axis, split, whole
+from traceview.analysis.shares import Waiting, split, whole
 from traceview.analysis.types import NXN, Bools, Floats, Ints, Matches, WaitPieces
 from traceview.analysis.waits import Instances, Waits
 
@@ -51,16 +51,6 @@ class Ledger:
         return out
 
 
-@dataclass(frozen=True)
-class Owed:
-    """Waits of some rows as stretches of time left to the last arrival."""
-
-    row: Ints
-    instance: Ints
-    u0: Ints
-    u1: Ints
-
-
 def blame(
     pieces: WaitPieces,
     collectives: Any | Columns,
@@ -77,36 +67,33 @@ def blame(
     c = collectives if isinstance(collectives, Columns) else columns(collectives)
     found, phases = waited.instances, waited.phases
     ranks = int(c.rank.max(initial=-1)) + 1
-    line = axis(found)
     exposed = _owed(c, matches, found, pieces.row, pieces.start, pieces.end)
-    straggler = phases.sub[exposed.row] == NXN
-    exposed = _take(exposed, straggler)
-    sure = matches.full & ~matches.ambiguous & (found.violations == 0)
-    length = exposed.u1 - exposed.u0
-    blamed = sure[exposed.instance]
-    share = owed_by(line, found, _take(exposed, blamed), len(c))
-    cells = _round(c, found, share, step_of_row, exposed, blamed)
-    low = _take(exposed, (~matches.full & ~matches.ambiguous & (found.violations == 0))[exposed.instance])
-    rows = np.flatnonzero((phases.wait_end > c.start) & (phases.sub == NXN) & (matches.instance >= 0))
-    rows = rows if used is None else rows[used[rows]]
-    every = _owed(c, matches, found, rows, c.start[rows], phases.wait_end[rows])
-    every = _take(every, sure[every.instance])
+    exposed = exposed.take(phases.sub[exposed.row] == NXN)
+    waiter = _by_rank(c.rank[exposed.row], exposed.u1 - exposed.u0, ranks)
+    clean = ~matches.ambiguous & (found.violations == 0)
+    sure = matches.full & clean
+    low = exposed.take((~matches.full & clean)[exposed.instance])
+    exposed = exposed.take(sure[exposed.instance])
+    share = owed_by(found, exposed, len(c))
+    cells = _round(c, found, share, step_of_row, exposed)
+    last = _last(c, found, exposed, ranks)
+    del exposed  # tens of bytes per row: not beside those of the inclusive figures
     ok = sure & (phases.sub[found.last] == NXN)
     if used is not None:
         ok &= used[found.last]
     tail = c.rank[found.last]
-    member = found.member & ok[found.of_rows()]
+    member = found.member & ok[found.number]
     return Ledger(
         direct=_by_rank(cells[2], cells[3], ranks),
-        inclusive=_rounded(c, owed_by(line, found, every, len(c)), ranks, int((every.u1 - every.u0).sum())),
-        last=_last(c, found, _take(exposed, blamed), ranks),
+        inclusive=_rounded(c, found, _every(c, matches, waited, sure, used), ranks),
+        last=last,
         marginal=_by_rank(tail[ok], found.marginal[ok], ranks),
-        waited=_by_rank(c.rank[exposed.row], length, ranks),
-        at_least=_rounded(c, owed_by(line, found, low, len(c)), ranks, int((low.u1 - low.u0).sum())),
+        waited=waiter,
+        at_least=_rounded(c, found, low, ranks),
         last_count=np.bincount(tail[ok & (found.waited > 0)], minlength=ranks).astype(np.int64),
         instances=np.bincount(c.rank[found.rows[member]], minlength=ranks).astype(np.int64),
-        total=int(length.sum()),
-        unblamed=int(length[~blamed].sum()),
+        total=int(waiter.sum()),
+        unblamed=int(waiter.sum() - cells[3].sum()),
         cell_class=cells[0],
         cell_step=cells[1],
         cell_rank=cells[2],
@@ -115,18 +102,22 @@ def blame(
     )
 
 
-def _owed(c: Columns, m: Matches, found: Instances, row: Ints, start: Ints, end: Ints) -> Owed:
+def _every(c: Columns, m: Matches, waited: Waits, sure: Bools, used: Bools | None) -> Waiting:
+    """All straggler waits of used rows in sure instances, hidden or not."""
+    phases = waited.phases
+    fit = (phases.wait_end > c.start) & (phases.sub == NXN) & np.append(sure, False)[m.instance]
+    rows = np.flatnonzero(fit if used is None else fit & used)
+    return _owed(c, m, waited.instances, rows, c.start[rows], phases.wait_end[rows])
+
+
+def _owed(c: Columns, m: Matches, found: Instances, row: Ints, start: Ints, end: Ints) -> Waiting:
     """Pieces of waiting as time left, within what the row still had to wait."""
     ahead = found.ahead[row]
     u1 = ahead - (start - c.start[row])
-    return Owed(row, m.instance[row], np.maximum(u1 - (end - start), 0), np.maximum(u1, 0))
+    return Waiting(row, m.instance[row], np.maximum(u1 - (end - start), 0), np.maximum(u1, 0))
 
 
-def _take(owed: Owed, keep: Bools) -> Owed:
-    return Owed(owed.row[keep], owed.instance[keep], owed.u0[keep], owed.u1[keep])
-
-
-def owed_by(line: Axis, found: Instances, owed: Owed, rows: int, weight: Floats | None = None) -> Floats:
+def owed_by(found: Instances, owed: Waiting, rows: int, weight: Floats | None = None) -> Floats:
     """What each of ``rows`` collectives rows owes of the waits, in ns; a root owes the waits of its receivers."""
     out = np.zeros(rows)
     root = found.root[owed.instance]
@@ -135,45 +126,56 @@ def owed_by(line: Axis, found: Instances, owed: Owed, rows: int, weight: Floats 
         length = (owed.u1 - owed.u0)[rooted] * (1.0 if weight is None else weight[rooted])
         out += np.bincount(root[rooted], length, rows)
         weight = None if weight is None else weight[~rooted]
-        owed = _take(owed, ~rooted)
-    out[line.row] += split(line, owed.instance, owed.u0, owed.u1, weight)
+        owed = owed.take(~rooted)
+    out[found.line.row] += split(found.line, owed, weight)
     return out
 
 
 def _round(
-    c: Columns, found: Instances, share: Floats, step_of_row: Ints, exposed: Owed, blamed: Bools
+    c: Columns, found: Instances, share: Floats, step_of_row: Ints, exposed: Waiting
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """(class, step, rank, ns) with blame; each (class, step) sums to its exposed waits exactly."""
     lead = found.rows[found.first[:-1]]
-    family = (found.group * len(KIND) + found.kind).astype(np.int64)
     step = step_of_row[lead]
-    pair, cell = np.unique(np.column_stack((family, step)), axis=0, return_inverse=True)
-    if not len(pair):
-        no = np.zeros(0, np.int64)
-        return no, no, no, no
-    inside = exposed.instance[blamed]
-    total = np.bincount(cell[inside], (exposed.u1 - exposed.u0)[blamed], len(pair)).astype(np.int64)
-    ranks = int(c.rank.max()) + 1
-    some = share[found.rows] > 0
+    low = int(step.min(initial=0))
+    span = int(step.max(initial=0)) - low + 1
+    family = (found.group + 1) * len(KIND) + found.kind
+    pair, cell = np.unique(family * span + (step - low), return_inverse=True)
+    total = np.bincount(cell[exposed.instance], exposed.u1 - exposed.u0, len(pair)).astype(np.int64)
+    ranks = int(c.rank.max(initial=-1)) + 1
+    some = np.flatnonzero(share[found.rows] > 0)
     rows = found.rows[some]
-    there, inverse = np.unique(cell[found.of_rows()[some]] * ranks + c.rank[rows], return_inverse=True)
-    amount: Floats = np.bincount(inverse, share[rows], len(there)).astype(np.float64)
-    ns = whole(amount, there // ranks, total)
-    return pair[there // ranks, 0], pair[there // ranks, 1], there % ranks, ns
+    there, amount = sums(cell[found.number[some]] * ranks + c.rank[rows], share[rows], len(pair) * ranks)
+    at = there // max(ranks, 1)
+    return pair[at] // span - len(KIND), pair[at] % span + low, there % max(ranks, 1), whole(amount, at, total)
+
+
+def sums(key: Ints, amount: Floats, size: int) -> tuple[Ints, Floats]:
+    """(keys that have an amount, ascending; sum of each). ``size``: above the highest key."""
+    if size <= 4 * len(key) + 1_000_000:
+        total = np.bincount(key, amount, size)
+        there = np.flatnonzero(total > 0)
+        return there, total[there]
+    there, inverse = np.unique(key, return_inverse=True)
+    total = np.bincount(inverse, amount, len(there))
+    return there, total.astype(np.float64)
 
 
 def _by_rank(rank: Ints, ns: Ints, ranks: int) -> Ints:
-    out = np.zeros(ranks, np.int64)
-    np.add.at(out, rank, ns)
+    # float sums of integers are exact below 2**53 ns, 104 days
+    out: Ints = np.bincount(rank, ns, ranks).astype(np.int64)
     return out
 
 
-def _rounded(c: Columns, share: Floats, ranks: int, total: int) -> Ints:
-    amount: Floats = np.bincount(c.rank, share, ranks).astype(np.float64)
-    return whole(amount, np.zeros(ranks, np.int64), np.array([total]))
+def _rounded(c: Columns, found: Instances, owed: Waiting, ranks: int) -> Ints:
+    """What every rank owes of the waits, in whole ns that sum to them."""
+    if not len(owed.row):
+        return np.zeros(ranks, np.int64)
+    amount: Floats = np.bincount(c.rank, owed_by(found, owed, len(c)), ranks).astype(np.float64)
+    return whole(amount, np.zeros(ranks, np.int64), np.array([int((owed.u1 - owed.u0).sum())]))
 
 
-def _last(c: Columns, found: Instances, owed: Owed, ranks: int) -> Ints:
+def _last(c: Columns, found: Instances, owed: Waiting, ranks: int) -> Ints:
     """Everything to the last member of the instance (the root for its receivers)."""
     root = found.root[owed.instance]
     rooted = ONE_TO_N[found.kind[owed.instance]] & (root >= 0) & (root != owed.row)

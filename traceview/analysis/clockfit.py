@@ -59,7 +59,8 @@ def solve(p: Problem) -> tuple[Floats, Floats]:
     w = p.weight
     for _ in range(ROUNDS):
         new = _gradients(p, w, x)
-        residual = residuals(p, new)
+        value = p.y + p.model(new)
+        residual = p.centred(value, w) / w
         scale = max(1.0, float(np.median(np.abs(residual))) / 2)
         w = p.weight / np.maximum(np.abs(residual), scale)
         done = np.max(np.abs(new - x), initial=0.0) < 0.05
@@ -106,7 +107,7 @@ def _gradients(p: Problem, w: Floats, x: Floats) -> Floats:
     r = -p.gather(p.centred(p.y, w)) - apply(x)
     z = r / scale
     d, rz = z, float(r @ z)
-    limit = rz * 1e-24
+    limit = rz * 1e-18  # a second pass starts from the rounded solution of the first
     for _ in range(min(2 * len(x) + 10, 400)):
         if rz <= limit or rz == 0.0:
             break

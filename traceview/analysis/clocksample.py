@@ -14,7 +14,7 @@ from traceview.analysis.p2p import components, partners
 from traceview.analysis.types import Bools, Floats, Ints, Matches
 from traceview.config import US, Config
 
-MAX_ROWS = 300_000  # sampled for the fit; <= 200 instances of a group are enough (METHODS d.2)
+MAX_ROWS = 120_000  # sampled for the fit; <= 200 instances of a group are enough (METHODS d.2)
 MIN_ETA = 5  # instances before a rank's own deviation is judged
 
 

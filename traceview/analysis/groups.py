@@ -69,7 +69,6 @@ class Columns:
     dtype: Ints
     elems_in: Ints
     elems_out: Ints
-    comm_id: Ints
     name: Ints
     groups: list[Group]
     names: list[str]
@@ -95,12 +94,11 @@ def columns(collectives: Any) -> Columns:
         group=group,
         seq=_plain(table["seq"]),
         p2p=p2p,
-        src=_plain(table["src"]).astype(np.int64),
-        dst=_plain(table["dst"]).astype(np.int64),
+        src=_plain(table["src"]).astype(np.int64, copy=False),
+        dst=_plain(table["dst"]).astype(np.int64, copy=False),
         dtype=_dictionary(table["dtype"])[0],
         elems_in=_plain(table["elems_in"]),
         elems_out=_plain(table["elems_out"]),
-        comm_id=_dictionary(table["comm_id"])[0],
         name=name,
         groups=groups,
         names=names,
@@ -108,7 +106,9 @@ def columns(collectives: Any) -> Columns:
 
 
 def _plain(column: Any, null: int = NONE) -> Any:
-    """A numeric column as numpy; nulls become ``null``."""
+    """A numeric column as numpy; nulls become ``null`` (a column of nulls takes no memory)."""
+    if len(column) and column.null_count == len(column):
+        return np.broadcast_to(np.int64(null), len(column))
     if column.null_count:
         column = column.fill_null(null)
     return column.to_numpy()
@@ -117,11 +117,11 @@ def _plain(column: Any, null: int = NONE) -> Any:
 def _dictionary(column: Any) -> tuple[Ints, list[Any]]:
     """(code per row, -1 for null; the values) of a string or dictionary column."""
     if not len(column) or column.null_count == len(column):
-        return np.full(len(column), NONE, np.int64), []
+        return np.broadcast_to(np.int64(NONE), len(column)), []
     flat = column.combine_chunks()
     if not hasattr(flat, "indices"):
         flat = flat.dictionary_encode()
-    return _plain(flat.indices).astype(np.int64), flat.dictionary.to_pylist()
+    return _plain(flat.indices).astype(np.int64, copy=False), flat.dictionary.to_pylist()
 
 
 def _groups(table: Any, rank: Ints) -> tuple[Ints, list[Group]]:

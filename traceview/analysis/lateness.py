@@ -46,11 +46,10 @@ class Terms:
     """both ranks have segments"""
 
 
-def references(line: Axis, found: Instances) -> Ints:
+def references(line: Axis) -> Ints:
     """Per element of ``line``: the row of the member with the lower median arrival of its instance."""
-    size = np.bincount(line.instance, minlength=len(found))
-    head = np.cumsum(size) - size
-    return line.row[head + size // 2][line.instance] if len(line.row) else line.row
+    middle = (line.head[:-1] + line.head[1:]) // 2
+    return line.row[middle[line.instance]]
 
 
 def fixed_reference(c: Columns, rows: Ints, medians: Ints, found: Instances, m: Matches) -> Ints:
@@ -71,13 +70,16 @@ def fixed_reference(c: Columns, rows: Ints, medians: Ints, found: Instances, m: 
 
 def row_of(c: Columns, found: Instances, instance: Ints, rank: Ints) -> Ints:
     """Row of ``rank`` in ``instance`` (its first record there), -1 if it is not a member."""
-    ranks = int(max(c.rank.max(initial=0), rank.max(initial=0))) + 1
-    key = found.of_rows() * ranks + c.rank[found.rows]
-    want = instance * ranks + rank
-    at = np.minimum(np.searchsorted(key, want), len(key) - 1)
-    return (
-        np.where((instance >= 0) & (key[at] == want), found.rows[at], NONE) if len(key) else np.full(len(want), NONE)
-    )
+    if not len(found):
+        return np.full(len(instance), NONE)
+    low, high = found.first[instance], found.first[np.maximum(instance, NONE) + 1]  # instance -1 is masked below
+    end = high
+    while (low < high).any():
+        middle = (low + high) // 2
+        below = (low < high) & (c.rank[found.rows[np.minimum(middle, len(found.rows) - 1)]] < rank)
+        low, high = np.where(below, middle + 1, low), np.where(below, high, np.minimum(middle, high))
+    at = found.rows[np.minimum(low, len(found.rows) - 1)]
+    return np.where((instance >= 0) & (low < end) & (c.rank[at] == rank), at, NONE)
 
 
 def arrivals(

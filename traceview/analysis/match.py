@@ -37,7 +37,7 @@ class _Draft:
 
 
 def match(
-    collectives: Any,
+    collectives: Any | Columns,
     step_of_row: Ints,
     world: int | None,
     hosts: dict[int, str] | None = None,
@@ -47,11 +47,12 @@ def match(
 ) -> Matches:
     """Match the rows of all ranks.
 
-    ``collectives``: the run's concatenated table, rank order. ``step_of_row``: step per row, negative = outside.
+    ``collectives``: the run's concatenated table (or its ``Columns``), in rank order.
+    ``step_of_row``: step per row, negative = outside.
     ``world``: number of ranks, None = unknown. ``hosts``: host by rank; None = one host. ``anchored``: step numbers
     mean the same step on every rank (False: a rank's own numbers, such as steps found by period).
     """
-    c = columns(collectives)
+    c = collectives if isinstance(collectives, Columns) else columns(collectives)
     step = np.maximum(step_of_row, NONE) if anchored else np.zeros(len(c), np.int64)
     clues = Clues(_signature(c), c.start, c.end, _host_ids(c, hosts), config)
     draft = _Draft(len(c))

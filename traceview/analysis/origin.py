@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from traceview.analysis.blame import Ledger, Owed, owed_by
+from traceview.analysis.blame import Ledger, owed_by
 from traceview.analysis.groups import Columns
 from traceview.analysis.lateness import WAIT, Arrivals, arrivals, fixed_reference, references, terms
 from traceview.analysis.leaftime import SegmentSource
-from traceview.analysis.shares import Axis, axis, whole
+from traceview.analysis.shares import Waiting, whole
 from traceview.analysis.types import P2P, Floats, Ints, Matches, WaitPieces, Windows
 from traceview.analysis.waits import Waits
 
 HOPS = 64  # a chain of waits longer than this keeps its rest where it is
-COVER = 0.999  # share of the blame whose chains are followed; the small rest stays direct
-MOST_ROWS = 200_000
+COVER = 0.95  # share of the blame whose chains are followed; the small rest stays direct
+MOST_ROWS = 100_000
+TINY = 1e-5  # share of the blame that is not worth another hop
 
 
 TableSource = Callable[[int], Any]
@@ -47,9 +48,8 @@ class Facts:
 
 def origin(facts: Facts, ledger: Ledger) -> Ints:
     """Origin blame by rank; sums to the direct blame. Each hop moves strictly back in time, so it ends."""
-    c, found = facts.c, facts.waited.instances
-    line = axis(found)
-    rows, medians = late_rows(facts, line, ledger.row_ns)
+    c = facts.c
+    rows, medians = late_rows(facts, ledger.row_ns)
     passing = _passing(facts, rows, medians)
     pieces = _by_time(facts)
     amount = ledger.row_ns.copy()
@@ -59,11 +59,11 @@ def origin(facts: Facts, ledger: Ledger) -> Ints:
         if len(passing.row):
             moved[passing.row] = amount[passing.row] * passing.share
         settled += amount - moved
-        if moved.sum() < 1.0:
+        if moved.sum() < 1.0 + TINY * ledger.direct.sum():
             settled += moved
             amount = np.zeros(len(c))
             break
-        amount = _hand_on(facts, line, pieces, passing, moved)
+        amount = _hand_on(facts, pieces, passing, moved)
         # waits that nobody can be named for stay with the late rank
         settled += _returned(moved, amount)
     settled += amount
@@ -71,10 +71,10 @@ def origin(facts: Facts, ledger: Ledger) -> Ints:
     return whole(by_rank, np.zeros(len(by_rank), np.int64), np.array([int(ledger.direct.sum())]))
 
 
-def late_rows(facts: Facts, line: Axis, owed: Floats) -> tuple[Ints, Ints]:
+def late_rows(facts: Facts, owed: Floats) -> tuple[Ints, Ints]:
     """(rows that owe most of the blame, row of the median member of each)."""
-    rows = line.row
-    medians = references(line, facts.waited.instances)
+    line = facts.waited.instances.line
+    rows, medians = line.row, references(line)
     take = np.flatnonzero((owed[rows] > 0) & (rows != medians))
     order = take[np.argsort(-owed[rows[take]], kind="stable")][:MOST_ROWS]
     total = np.cumsum(owed[rows[order]])
@@ -126,13 +126,16 @@ def _by_time(facts: Facts) -> _Pieces:
     p, m = facts.pieces, facts.matches
     sure = np.append(m.full & ~m.ambiguous & (facts.waited.instances.violations == 0), False)
     take = np.flatnonzero(sure[m.instance[p.row]])
-    order = take[np.lexsort((p.start[take], p.rank[take]))]
+    rank, start = p.rank[take], p.start[take]
+    if ((np.diff(rank) < 0) | ((np.diff(rank) == 0) & (np.diff(start) < 0))).any():
+        take = take[np.lexsort((start, rank))]
+    order = take
     rank = p.rank[order]
     top = int(rank.max(initial=-1)) + 2
     return _Pieces(rank, p.start[order], p.end[order], p.row[order], np.searchsorted(rank, np.arange(top + 1)))
 
 
-def _hand_on(facts: Facts, line: Axis, pieces: _Pieces, passing: _Passing, moved: Floats) -> Floats:
+def _hand_on(facts: Facts, pieces: _Pieces, passing: _Passing, moved: Floats) -> Floats:
     """Amounts per row after one hop: each passing row spreads its share over its own waits in P, by their length."""
     c = facts.c
     out = np.zeros(len(c))
@@ -153,8 +156,8 @@ def _hand_on(facts: Facts, line: Axis, pieces: _Pieces, passing: _Passing, moved
     ahead = facts.waited.instances.ahead[row]
     u1 = np.maximum(ahead - (pieces.start[take] - c.start[row]), 0)
     u0 = np.maximum(u1 - (pieces.end - pieces.start)[take], 0)
-    owed = Owed(row, facts.matches.instance[row], u0, u1)
-    return out + owed_by(line, facts.waited.instances, owed, len(c), each)
+    owed = Waiting(row, facts.matches.instance[row], u0, u1)
+    return out + owed_by(facts.waited.instances, owed, len(c), each)
 
 
 def _ranges(c: Columns, pieces: _Pieces, passing: _Passing) -> tuple[Ints, Ints]:

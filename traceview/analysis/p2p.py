@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview.analysis.groups import KIND, NONE, Columns
+from traceview.analysis.groups import KIND, NONE, POINT, Columns
 from traceview.analysis.types import Bools, Ints
 
 
@@ -23,7 +23,10 @@ def ends(c: Columns) -> tuple[Bools, Ints, Ints]:
 
     In a group of two the peer of a row that does not tell it is the other member.
     """
-    point = c.p2p | np.isin(c.kind, (KIND["send"], KIND["recv"], KIND["sendrecv"]))
+    point: Bools = c.p2p | POINT[c.kind]
+    if not point.any():
+        none = np.broadcast_to(np.int64(NONE), len(c))
+        return point, none, none
     other = _other_of_two(c)
     plain = c.kind == KIND["sendrecv"]
     untold = plain & (c.src < 0) & (c.dst < 0)
@@ -49,9 +52,9 @@ def _other_of_two(c: Columns) -> Ints:
 
 def partners(c: Columns, instance: Ints) -> Partners:
     """Direct peers of every matched point-to-point row: the row of the peer rank in the same instance."""
-    none = np.full(len(c), NONE)
     point, source, target = ends(c)
     rows = np.flatnonzero(point & (instance >= 0))
+    none = np.broadcast_to(np.int64(NONE), len(c))
     if not len(rows):
         return Partners(none, none)
     span = int(max(c.rank[rows].max(), source[rows].max(), target[rows].max())) + 1

@@ -8,11 +8,14 @@ P(u1) - P(max(u0, x)) of it; sums over many waits need only the sorted ends.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from traceview.analysis.types import Floats, Ints
-from traceview.analysis.waits import Instances
+from traceview.analysis.types import Bools, Floats, Ints
+
+BLOCK = 2_000_000  # waits looked at together
 
 
 @dataclass(frozen=True)
@@ -26,51 +29,98 @@ class Axis:
     """base of the instance + time left"""
     base: Ints
     """per instance; one more element at the end"""
-    late: Ints
-    """members not later than this one stand, this one included: who shares the time just above ``place``"""
+    head: Ints
+    """per instance: its first member here; one more element at the end"""
     integral: Floats
     """P at ``place``, from the start of the instance"""
 
+    @cached_property
+    def spot(self) -> Any:
+        """Per collectives row: where its member is here (0 for rows that are none)."""
+        out = np.zeros(int(self.row.max(initial=-1)) + 1, np.int32)
+        out[self.row] = np.arange(len(self.row), dtype=np.int32)
+        return out
 
-def axis(found: Instances) -> Axis:
-    """The line of all instances of ``found``."""
-    at = np.flatnonzero(found.member)
-    number = found.of_rows()[at]
-    row = found.rows[at]
-    ahead = found.ahead[row]
-    height = np.zeros(len(found) + 1, np.int64)
+
+@dataclass(frozen=True)
+class Waiting:
+    """Waits of some collectives rows as stretches (u0, u1] of time left to the last arrival, ns."""
+
+    row: Ints
+    instance: Ints
+    u0: Ints
+    u1: Ints
+
+    def take(self, keep: Bools) -> Waiting:
+        """Some of them; itself if all."""
+        if keep.all():
+            return self
+        return Waiting(self.row[keep], self.instance[keep], self.u0[keep], self.u1[keep])
+
+
+def axis(row: Ints, number: Ints, ahead: Ints, instances: int) -> Axis:
+    """The line of members: their collectives rows, instances (ascending) and times left at arrival (ns)."""
+    height = np.zeros(instances + 1, np.int64)
     np.maximum.at(height[:-1], number, ahead + 1)
     base = np.cumsum(height) - height
     place = base[number] + ahead
     order = np.argsort(place, kind="stable")
-    place, number, row = place[order], number[order], row[order]
-    head = np.searchsorted(number, np.arange(len(found)))
-    late = np.arange(len(row)) - head[number] + 1
+    place, row = place[order], row[order]
+    head = np.searchsorted(number, np.arange(instances + 1))
+    late = np.arange(1, len(row) + 1) - head[number]
     step = np.zeros(len(row))
-    same = number[1:] == number[:-1]
-    step[1:][same] = (np.diff(place) / late[:-1])[same]
-    total = np.cumsum(step)
-    return Axis(row, number, place, base, late, total - total[head][number])
+    np.divide(np.diff(place), late[:-1], out=step[1:])
+    step[head[:-1][np.diff(head) > 0]] = 0.0
+    np.cumsum(step, out=step)
+    first = step[head[:-1].clip(max=max(len(row) - 1, 0))] if len(row) else step
+    step -= first[number]
+    return Axis(row, number, place, base, head, step)
 
 
-def split(line: Axis, instance: Ints, u0: Ints, u1: Ints, weight: Floats | None = None) -> Floats:
-    """What each member of ``line`` owes of the waits (u0, u1] of ``instance`` (weighted per ns), in ns."""
-    owed = np.zeros(len(line.row))
-    if not len(instance):
-        return owed
-    for ends, sign in ((u1, 1.0), (u0, -1.0)):
-        at = line.base[instance] + ends
-        order = np.argsort(at, kind="stable") if (np.diff(at) < 0).any() else np.arange(len(at))
-        at = at[order]
-        near = np.searchsorted(line.place, at, side="right") - 1
-        value = line.integral[near] + (at - line.place[near]) / line.late[near]
-        w = np.ones(len(at)) if weight is None else weight[order]
-        sums = np.append(0.0, np.cumsum(w * value))
-        counts = np.append(0.0, np.cumsum(w))
-        low = np.searchsorted(at, line.place, side="right")
-        high = np.searchsorted(at, line.base[1:])[line.instance]
-        owed += sign * (sums[high] - sums[low] - line.integral * (counts[high] - counts[low]))
-    return np.maximum(owed, 0.0)
+def split(line: Axis, waiting: Waiting, weight: Floats | None = None) -> Floats:
+    """What each member of ``line`` owes of the waits (weighted per ns), in ns."""
+    size = len(line.row)
+    sums, counts = np.zeros(size), np.zeros(size)
+    for left, sign in ((waiting.u1, 1.0), (waiting.u0, -1.0)):
+        for low in range(0, len(left), BLOCK):
+            cut = low + np.flatnonzero(left[low : low + BLOCK] > 0)
+            if len(cut):
+                near, value = _integral_at(line, waiting.row[cut], waiting.instance[cut], left[cut])
+                each = np.full(len(cut), sign) if weight is None else sign * weight[cut]
+                _accumulate(sums, near, value * each)
+                _accumulate(counts, near, each)
+    owed = _from_here(line, sums)
+    owed -= line.integral * _from_here(line, counts)
+    return np.maximum(owed, 0.0, out=owed)
+
+
+def _accumulate(into: Floats, at: Ints, amount: Floats) -> None:
+    if len(at) < len(into) // 8:
+        np.add.at(into, at, amount)
+    else:
+        into += np.bincount(at, amount, len(into))
+
+
+def _integral_at(line: Axis, row: Ints, instance: Ints, left: Ints) -> tuple[Ints, Floats]:
+    """(the last member that stands at or below each time left, P there)."""
+    at = line.base[instance] + left
+    near = line.spot[row].astype(np.int64)
+    odd = np.flatnonzero(line.place[near] != at)  # a piece that does not begin with its record
+    near[odd] = np.searchsorted(line.place, at[odd], side="right") - 1
+    value = line.integral[near]
+    sharers = near[odd] - line.head[instance[odd]] + 1
+    value[odd] += (at[odd] - line.place[near[odd]]) / sharers
+    return near, value
+
+
+def _from_here(line: Axis, amount: Floats) -> Floats:
+    """Sum of ``amount`` from each member to the end of its instance."""
+    total = np.empty(len(amount) + 1)
+    total[0] = 0.0
+    np.cumsum(amount, out=total[1:])
+    out: Floats = total[line.head[1:]][line.instance]
+    out -= total[:-1]
+    return out
 
 
 def whole(amount: Floats, cell: Ints, total: Ints) -> Ints:

@@ -15,7 +15,7 @@ from traceview.analysis.lateness import references
 from traceview.analysis.lateshare import Lateness, lateness, step_lengths
 from traceview.analysis.origin import Facts
 from traceview.analysis.places import places
-from traceview.analysis.shares import Axis, axis
+from traceview.analysis.shares import Axis
 from traceview.analysis.timebase import TimeBase
 from traceview.analysis.types import Floats, Ints
 from traceview.config import DEFAULT, Config
@@ -62,14 +62,15 @@ def find(
 ) -> Stragglers:
     """Stragglers of the steps ``used``. ``origin``: origin blame by rank (``origin.origin``)."""
     c = facts.c
-    line = axis(facts.waited.instances)
-    medians = references(line, facts.waited.instances)
+    line = facts.waited.instances.line
+    medians = references(line)
     late = lateness(facts, line, medians, clocks.base, used, config)
     blamed = origin + np.where(ledger.direct > 0, 0, ledger.at_least)
     need = 2 if len(used) >= 3 else 1
     steps_late = late.late.sum(axis=1)
     enough = blamed >= config.min_blame_share * _waiter_time(facts, ledger, used)
-    fit = (steps_late >= need) & enough & (blamed > 0) & (late.clear > 0)
+    own = blamed >= config.min_own_share * ledger.direct
+    fit = (steps_late >= need) & enough & own & (blamed > 0) & (late.clear > 0)
     listed = np.flatnonzero(fit & late.real)
     order = listed[np.lexsort((listed, -blamed[listed]))]
     place = places(set(order.tolist()), clocks.hosts, c, config)

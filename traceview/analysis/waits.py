@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from traceview.analysis import p2p
 from traceview.analysis.groups import N_TO_ONE, N_X_N, NONE, ONE_TO_N, POINT, Columns, columns
+from traceview.analysis.shares import Axis, axis
 from traceview.analysis.timebase import TimeBase
 from traceview.analysis.types import NXN, P2P, TRANSFER, UNRESOLVED, Bools, Codes, Ints, Matches, Phases
 from traceview.config import DEFAULT, Config
 
-EARLIEST = np.iinfo(np.int64).min
+EARLIEST, LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,17 @@ class Instances:
     def __len__(self) -> int:
         return len(self.kind)
 
-    def of_rows(self) -> Ints:
+    @cached_property
+    def number(self) -> Ints:
         """Instance number per element of ``rows``."""
         return np.repeat(np.arange(len(self)), np.diff(self.first))
+
+    @cached_property
+    def line(self) -> Axis:
+        """Members in order of (instance, time left at arrival): the last to arrive first."""
+        every = self.member.all()
+        row = self.rows if every else self.rows[self.member]
+        return axis(row, self.number if every else self.number[self.member], self.ahead[row], len(self))
 
 
 @dataclass(frozen=True)
@@ -116,7 +126,7 @@ def waits(
     violated = _violations(view, found)
     wait_end = np.clip(base.to_local(c.rank, target), c.start, c.end)
     wait_end = _clock_free(c, found, wait_end)
-    bad = np.bincount(found.of_rows(), violated[found.rows], len(found)).astype(np.int64)
+    bad = np.bincount(found.number, violated[found.rows], len(found)).astype(np.int64)
     phases = Phases(wait_end, second, sub, violated)
     return Waits(phases, replace(found, violations=bad), _gaps(c, matches, found, phases))
 
@@ -134,28 +144,30 @@ def _instances(view: _View) -> Instances:
     lead = first[:-1]
     if not count:
         return _none(c)
-    a, e = view.begin[rows], view.end[rows]
-    seen = np.where(member, a, EARLIEST)
-    arrived = np.maximum.reduceat(seen, lead)
-    late = np.flatnonzero(seen == arrived[number])
-    last = rows[late[np.searchsorted(number[late], np.arange(count))]]
-    runner = seen.copy()
-    runner[late[np.searchsorted(number[late], np.arange(count))]] = EARLIEST
-    second = np.maximum.reduceat(runner, lead)
-    hull = _member_durations(c, rows, member)
-    ended = np.maximum.reduceat(e, lead)
-    shortest = np.minimum.reduceat(hull, lead)
-    ahead = np.zeros(len(c), np.int64)
-    ahead[rows] = arrived[number] - a
     kind = c.kind[rows[lead]]
     dark = _too_weak(view, rows, lead)
     free = dark & N_X_N[kind] & m.full
+    begin = view.begin[rows]
+    earliest = np.minimum.reduceat(begin, lead)
+    arrived = np.maximum.reduceat(np.where(member, begin, EARLIEST), lead)
+    left = arrived[number] - begin
+    del begin  # 8 bytes a row: the largest runs have millions
+    hull = _member_durations(c, rows, member)
+    shortest = np.minimum.reduceat(hull, lead)
     if free.any():
         # every end is taken to coincide, so the shortest record arrived last
-        own = free[number]
-        ahead[rows[own]] = (hull - shortest[number])[own]
-    members = np.add.reduceat(member.astype(np.int64), lead)
-    total = np.add.reduceat(np.where(member, ahead[rows], 0), lead)
+        left = np.where(free[number], hull - shortest[number], left)
+    del hull
+    ended = np.maximum.reduceat(view.end[rows], lead)
+    ahead = np.zeros(len(c), np.int64)
+    ahead[rows] = left
+    left[~member] = 0
+    total = np.add.reduceat(left, lead)
+    left[~member] = LATEST
+    zero = np.flatnonzero(left == 0)
+    at = zero[np.searchsorted(number[zero], np.arange(count))]
+    left[at] = LATEST
+    second = np.minimum.reduceat(left, lead)
     return Instances(
         rows=rows,
         first=first,
@@ -163,13 +175,13 @@ def _instances(view: _View) -> Instances:
         kind=kind,
         group=c.group[rows[lead]],
         arrived=arrived,
-        earliest=np.minimum.reduceat(a, lead),
+        earliest=earliest,
         ended=ended,
-        last=last,
+        last=rows[at],
         transfer=np.where(m.full & ~m.ambiguous, ended - arrived, NONE),
         transfer_min=shortest,
         waited=np.where(N_X_N[kind], total, 0),
-        marginal=np.where(members > 1, (members - 1) * (arrived - second), 0),
+        marginal=np.where(m.seen > 1, (m.seen - 1) * np.where(second < LATEST, second, 0), 0),
         violations=np.zeros(count, np.int64),
         clock_free=free,
         dark=dark & ~free,
@@ -248,7 +260,7 @@ def _ends_of_waiting(view: _View, found: Instances) -> tuple[Ints, Codes, Codes]
     c, m, begin = view.c, view.m, view.begin
     target = begin.copy()
     second = np.full(len(c), UNRESOLVED, np.int8)
-    number = found.of_rows()
+    number = found.number
     clear = ~(m.ambiguous | found.dark)
     sure = clear[number]
     rows = found.rows[sure]
@@ -307,7 +319,7 @@ def _violations(view: _View, found: Instances) -> Bools:
     """Rows that end before they can: a member of an n x n before the last arrival, a receiver before its sender."""
     c, m, begin, end = view.c, view.m, view.begin, view.end
     out = np.zeros(len(c), np.bool_)
-    number = found.of_rows()
+    number = found.number
     take = (N_X_N[found.kind] & ~(m.ambiguous | found.dark | found.clock_free))[number]
     rows, number = found.rows[take], number[take]
     out[rows] = end[rows] < found.arrived[number] - view.eps(rows, found.last[number])
@@ -329,7 +341,7 @@ def _clock_free(c: Columns, found: Instances, wait_end: Ints) -> Ints:
 
 def _gaps(c: Columns, m: Matches, found: Instances, phases: Phases) -> dict[str, int]:
     """METHODS d.4 cross-check: median |aligned wait - (duration - shortest duration)| per group, full n x n only."""
-    number = found.of_rows()
+    number = found.number
     take = (N_X_N[found.kind] & m.full & ~m.ambiguous)[number] & found.member
     rows, number = found.rows[take], number[take]
     gap = np.abs((phases.wait_end[rows] - c.start[rows]) - (c.end[rows] - c.start[rows] - found.transfer_min[number]))
