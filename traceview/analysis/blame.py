@@ -153,7 +153,7 @@ def _round(
 def sums(key: Ints, amount: Floats, size: int) -> tuple[Ints, Floats]:
     """(keys that have an amount, ascending; sum of each). ``size``: above the highest key."""
     if size <= 4 * len(key) + 1_000_000:
-        total = np.bincount(key, amount, size)
+        total = np.bincount(key, amount, size).astype(np.float64, copy=False)
         there = np.flatnonzero(total > 0)
         return there, total[there]
     there, inverse = np.unique(key, return_inverse=True)

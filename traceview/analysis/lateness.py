@@ -49,7 +49,8 @@ class Terms:
 def references(line: Axis) -> Ints:
     """Per element of ``line``: the row of the member with the lower median arrival of its instance."""
     middle = (line.head[:-1] + line.head[1:]) // 2
-    return line.row[middle[line.instance]]
+    out: Ints = line.row[middle[line.instance]]
+    return out
 
 
 def fixed_reference(c: Columns, rows: Ints, medians: Ints, found: Instances, m: Matches) -> Ints:
