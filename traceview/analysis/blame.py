@@ -157,8 +157,7 @@ def sums(key: Ints, amount: Floats, size: int) -> tuple[Ints, Floats]:
         there = np.flatnonzero(total > 0)
         return there, total[there]
     there, inverse = np.unique(key, return_inverse=True)
-    total = np.bincount(inverse, amount, len(there))
-    return there, total.astype(np.float64)
+    return there, np.bincount(inverse, amount, len(there)).astype(np.float64, copy=False)
 
 
 def _by_rank(rank: Ints, ns: Ints, ranks: int) -> Ints:
