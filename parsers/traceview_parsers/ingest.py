@@ -6,9 +6,11 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -186,10 +188,11 @@ def _read_in_workers(
         batches[least].append(key)
         loads[least] += todo[key].bytes
     errors: dict[str, str] = {}
+    running: set[subprocess.Popen[bytes]] = set()
 
     def work(batch: list[str]) -> None:
         task = Task(str(store.root), options, [str(todo[k].path) for k in batch], batch)
-        for done in _run_worker(task):
+        for done in _run_worker(task, running):
             if done.error:
                 errors[done.key] = done.error
             meter.finish(todo[done.key].bytes)
@@ -199,21 +202,32 @@ def _read_in_workers(
             list(pool.map(work, batches))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(running):
+                process.terminate()
             raise
     return errors
 
 
-def _run_worker(task: Task) -> list[Done]:
-    """Run one worker to its end. Inputs it did not report (it was killed) count as unreadable."""
+def _run_worker(task: Task, running: set[subprocess.Popen[bytes]]) -> Iterator[Done]:
+    """Run one worker, telling what it has done; inputs it did not get to (it was killed) count as unreadable."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     command = [sys.executable, "-m", "traceview_parsers.worker"]
-    result = subprocess.run(
-        command, input=msgspec.json.encode(task), env=environment, capture_output=True, check=False
-    )
-    done = [msgspec.json.decode(line, type=Done) for line in result.stdout.splitlines()]
-    reported = {d.key for d in done}
-    why = (result.stderr.decode(errors="replace").strip().splitlines() or [f"exit status {result.returncode}"])[-1]
-    for path, key in zip(task.paths, task.keys, strict=True):
-        if key not in reported:
-            done.append(Done(key, f"{path}: the process that read it ended early ({why})"))
-    return done
+    left = dict(zip(task.keys, task.paths, strict=True))
+    with tempfile.TemporaryFile() as said:
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": said}
+        with subprocess.Popen(command, env=environment, **pipes) as process:
+            running.add(process)
+            try:
+                with contextlib.suppress(BrokenPipeError), process.stdin as stdin:  # type: ignore[union-attr]
+                    stdin.write(msgspec.json.encode(task))
+                for line in process.stdout or ():
+                    done = msgspec.json.decode(line, type=Done)
+                    left.pop(done.key)
+                    yield done
+            finally:
+                running.discard(process)
+        said.seek(0)
+        lines = said.read().decode(errors="replace").strip().splitlines()
+    why = lines[-1] if lines else f"exit status {process.returncode}"
+    for key, path in left.items():
+        yield Done(key, f"{path}: the process that read it ended early ({why})")

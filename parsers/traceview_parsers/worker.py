@@ -6,6 +6,7 @@ would run the caller's main module again.
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -35,6 +36,7 @@ def main() -> None:
     from traceview_parsers.cache import Store
     from traceview_parsers.ingest import read_input
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that half an entry is cleared away
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
     store = Store.at(Path(task.root))
     for path, key in zip(task.paths, task.keys, strict=True):

@@ -246,6 +246,30 @@ def test_workers_read_the_same(tmp_path: Path, write: Write, own_cache: Path) ->
     assert len([p for p in own_cache.iterdir()]) == 5
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_interrupted_leaves_nothing_behind(tmp_path: Path, write: Write, own_cache: Path, workers: int) -> None:
+    for rank in range(6):
+        write(f"rank{rank}.json", rank, 6, pid=rank)
+
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        open_run([tmp_path], workers=workers, progress=stop)
+    assert not [p.name for p in own_cache.iterdir() if p.name.startswith(".")]
+    assert open_run([tmp_path]).ranks == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_worker_that_dies_costs_its_files_only(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rank in range(2):
+        write(f"rank{rank}.json", rank, 2, pid=rank)
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    with pytest.raises(TraceviewError, match=r"the process that read it ended early \(exit status 1\)"):
+        open_run([tmp_path], workers=2)
+
+
 def test_two_paths_with_the_same_content_do_not_share_a_rank(tmp_path: Path, write: Write) -> None:
     data = write("rank0/t.json").read_bytes()
     for rank in (1, 2):
