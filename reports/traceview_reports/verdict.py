@@ -30,6 +30,15 @@ class Tile:
     define: str
 
 
+def claim(result: Result) -> str:
+    """The headline, without the status where that stands before it already."""
+    word, colon, rest = result.verdict.headline.partition(":")
+    if colon and rest.strip() and word.strip().upper() == STATUS.get(result.verdict.status):
+        text = clean(rest.strip(), 300)
+        return text[:1].upper() + text[1:]
+    return clean(result.verdict.headline, 300)
+
+
 def lines(result: Result) -> list[Line]:
     """Status, cause, cost, what to do, rule-outs, next limit, coverage: those that are known.
 
@@ -38,7 +47,7 @@ def lines(result: Result) -> list[Line]:
     v = result.verdict
     # A cause that repeats the headline leaves "slow against what" for the first line.
     repeated = bool(v.slow) and v.headline.strip(" .").lower() in v.cause.lower()
-    first = v.slow if repeated else _sentences(v.headline, v.slow)
+    first = v.slow if repeated else _sentences(claim(result), v.slow)
     do = f"{v.do.rstrip('. ')}. Owner: {v.owner}." if v.do and v.owner else v.do
     cause = f"{v.cause} ({v.confidence})" if v.cause and v.confidence else v.cause
     texts = (

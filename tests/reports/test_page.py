@@ -12,7 +12,7 @@ from builders.results import ALL
 from traceview.result import Result
 from traceview_reports import html, markdown, terminal
 from traceview_reports.tables import parts
-from traceview_reports.verdict import lines
+from traceview_reports.verdict import claim, lines
 
 Open = Callable[..., Any]
 
@@ -40,7 +40,7 @@ def test_verdict_and_bar(name: str, page_of: Callable[[str], str], open_page: Op
     assert len(widths) == len([p for p in parts(result) if p.ns])
     assert abs(sum(widths) + 2 * (len(widths) - 1) - page.locator(".bar").bounding_box()["width"]) < 2
     if name != "hostile":
-        assert page.locator("h1").text_content() == result.verdict.headline
+        assert page.locator("h1").text_content() == claim(result)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.evaluate("window.PWN") is None
 

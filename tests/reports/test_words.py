@@ -80,6 +80,14 @@ def test_the_ledger_sums_to_the_straggler_wait() -> None:
     assert view.total[2] == "4.06 s"
 
 
+def test_the_status_is_not_said_twice() -> None:
+    result = ALL["healthy"]()
+    assert verdict.claim(result) == "94.9 % of the rank time is compute."
+    assert verdict.lines(result)[0].text.startswith("94.9 % of the rank time is compute. 589 ms a step")
+    assert verdict.claim(ALL["one_rank"]()) == "Cannot tell who straggles: 1 of 8 ranks was given."
+    assert verdict.lines(ALL["slow_rank"]())[0].text.startswith("560 ms a step"), "the cause has the headline"
+
+
 def test_one_card_when_it_holds_four_fifths() -> None:
     result = ALL["slow_rank"]()
     assert len(verdict.first(result)) == 3

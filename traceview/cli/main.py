@@ -10,6 +10,7 @@ from traceview import __version__
 from traceview.cli.analyze import analyze
 from traceview.cli.export import export
 from traceview.cli.inspect import inspect
+from traceview.cli.streams import tolerant
 from traceview.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNUSABLE, TraceviewError
 
 
@@ -26,6 +27,7 @@ cli.add_command(inspect)
 
 def run(argv: list[str] | None = None) -> int:
     """Run a command line. click's own exit code 1 would read as FAIL, so its standalone mode is off."""
+    tolerant(sys.stdout, sys.stderr)
     try:
         code = cli.main(args=argv, prog_name="traceview", standalone_mode=False)
     except click.ClickException as error:

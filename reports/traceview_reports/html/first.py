@@ -45,7 +45,7 @@ def first_screen(result: Result, detail: Detail | None) -> dict[str, Any]:
     cards = verdict.first(result)
     others = [f for f in verdict.ordered(result) if not any(f is c for c in cards)]
     lines = verdict.lines(result)
-    headline = clean(v.headline, 300)
+    headline = verdict.claim(result)
     lines = [replace(line, text=_without(line.text, headline)) for line in lines]
     lines = [line for line in lines if line.text]
     return {

@@ -99,7 +99,7 @@ def after_timeline(result: Result, env: Environment) -> list[Section]:
         Section(
             "path",
             "Critical path",
-            "What the step is made of across ranks. Waiting takes no time on it: the path jumps to the late rank.",
+            "",
             (),
             [grid(views.path(result), 20, stack=False)],
         ),

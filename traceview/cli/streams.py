@@ -1,0 +1,24 @@
+"""Output to terminals that cannot show every character: near ones instead, never an error."""
+
+from __future__ import annotations
+
+import codecs
+from typing import IO, Any
+
+_NEAR = str.maketrans("█▏·−–→µ×…≤≥≈", "#|.-->ux.<>~")
+
+
+def tolerant(*streams: IO[str]) -> None:
+    """Let text streams replace what their encoding does not hold. Streams that cannot be told are left alone."""
+    codecs.register_error("traceview", _replace)
+    for stream in streams:
+        reconfigure: Any = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="traceview")
+
+
+def _replace(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    near = error.object[error.start : error.end].translate(_NEAR)
+    return "".join(c if c.isascii() else "?" for c in near), error.end
