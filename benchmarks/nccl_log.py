@@ -56,10 +56,11 @@ def line(rng: random.Random, number: int) -> str:
     return f"epoch {number} loss 2.345 lr 1e-4 tokens 123456 throughput 99.2\n"
 
 
-def make(path: Path, megabytes: int) -> None:
-    """Write a log of about this size (one block, repeated)."""
+def make(path: Path, megabytes: int, *, stamped: bool) -> None:
+    """Write a log of about this size (one block, repeated), with a time stamp before every line if asked."""
     rng = random.Random(1)
-    block = "".join(line(rng, i) for i in range(40_000))
+    stamps = [f"2025-11-09T15:39:{i // 1000:02d}.{i % 1000:03d}Z " if stamped else "" for i in range(40_000)]
+    block = "".join(stamps[i] + line(rng, i) for i in range(40_000))
     with path.open("w") as file:
         file.write("".join(init(r) for r in range(RANKS)))
         for _ in range(max(1, megabytes * 1_000_000 // len(block))):
@@ -76,11 +77,11 @@ def read(path: Path, out: Any) -> None:
 
 
 def main(megabytes: int) -> None:
-    """Print MB/s and peak memory of a log and of one four times as long."""
-    for size in (megabytes, 4 * megabytes):
+    """Print MB/s and peak memory of a log, of one four times as long, and of one with a stamp before every line."""
+    for size, stamped in ((megabytes, False), (4 * megabytes, False), (megabytes, True)):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "nccl.log")
-            make(path, size)
+            make(path, size, stamped=stamped)
             queue: Any = multiprocessing.get_context("spawn").Queue()
             process = multiprocessing.get_context("spawn").Process(target=read, args=(path, queue))
             process.start()
@@ -88,7 +89,8 @@ def main(megabytes: int) -> None:
             process.join()
             real = path.stat().st_size / 1e6
         kept = ", ".join(f"{n:,} {name}" for name, n in rows.items() if n)
-        print(f"{real:6.0f} MB: {real / seconds:5.1f} MB per CPU-s, peak {peak:.0f} MB  ({kept})")
+        what = f"{real:6.0f} MB{' stamped' if stamped else ''}"
+        print(f"{what}: {real / seconds:5.1f} MB per CPU-s, peak {peak:.0f} MB  ({kept})")
 
 
 if __name__ == "__main__":

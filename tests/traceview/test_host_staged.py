@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import traceview as tv
-from simulator import Job, simulate
+from simulator import Job, Network, simulate
 from simulator.kineto import write_kineto
 from simulator.nccl_log import write_nccl_log
 from simulator.nsight import write_nsight
@@ -118,6 +118,15 @@ def test_an_nsight_report_joins_by_the_hash_of_the_communicator(tmp_path: Path) 
     assert row.group == row.facts["communicator"]
     assert float(row.facts["nccl_expects_us"]) == pytest.approx(120.4 + 96e6 / 22.0 / 1000, rel=1e-3)
     assert row.verdict == "healthy" and row.peak == 50.0
+
+
+def test_multi_node_nvlink_is_one_domain(tmp_path: Path) -> None:
+    sim = simulate(Job(ranks=4, hosts=2, steps=4, net=Network(domain=4)))
+    write_kineto(sim, tmp_path, gz=True)
+    write_nccl_log(sim, tmp_path, "2.27", subsystems=("INIT", "NET"))
+    (row,) = tv.analyze(tmp_path).collective_rows
+    assert (row.tier, row.transport, row.facts["bound"]) == ("nvlink", "P2P/CUMEM + P2P/MNNVL", "NVLink ring")
+    assert row.verdict == "healthy"
 
 
 def test_the_twin_with_gpudirect_has_no_such_finding(tmp_path: Path) -> None:

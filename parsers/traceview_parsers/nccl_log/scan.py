@@ -60,7 +60,7 @@ class Scanner:
         """Take a block that ends at a line end."""
         state, contexts, record, call = self.state, self._contexts, self._record, self.calls.add
         before = state.lines
-        for number, line in enumerate(block.split(b"\n"), before + 1):
+        for number, line in enumerate(_undecorated(block).split(b"\n"), before + 1):
             at = line.find(b"NCCL INFO ")
             if at < 0:
                 if line:
@@ -68,7 +68,9 @@ class Scanner:
                     self._plain(line)
                 continue
             ctx = contexts.get(line[:at])
-            if ctx is None or line[-1:] in b"]\r" or line.find(b"NCCL ", at + 10) >= 0:
+            if ctx is None and at > 40:
+                ctx = self._wrapped(line, at)
+            if ctx is None or line[-1:] == b"]" or line.find(b"NCCL ", at + 10) >= 0:
                 state.lines = number
                 ctx = self._context(line, at)
                 if ctx is None:
@@ -96,18 +98,25 @@ class Scanner:
         self.state.lines += 1
         self._line(line, closed=False)
 
+    def _wrapped(self, line: bytes, at: int) -> Context | None:
+        """Context of a line whose wrapper changes (time stamps): remembered by what stands after the wrapper."""
+        start = line.rfind(b" ", 0, max(line.rfind(b" [", 0, at), 0)) + 1
+        ctx = self._contexts.get(line[start:at]) if start else None
+        return None if ctx is None or grammar.CUT_PREFIX.search(line, 0, start) else ctx
+
     def _context(self, line: bytes, at: int) -> Context | None:
         """Context of a plain line that holds one record, remembered by the text before it; None: look closer."""
-        found = grammar.PREFIX.match(line)
-        if found is None or found["src"] or found.end() != at + 9 or line.find(b"NCCL ", at + 10) >= 0:
+        found = grammar.PREFIX.search(line)
+        if found is None or found["src"] or found["host"] is None or found.end() != at + 9:
             return None
-        if b"\x1b" in line or line[-1:] in b"]\r":
+        wrapper = line[: found.start()]
+        if line[-1:] == b"]" or line.find(b"NCCL ", at + 10) >= 0 or not _ends_clean(wrapper):
             return None
         ctx = self._resolve(found, line, first=True)
         if ctx is not None:
             if len(self._contexts) > 100_000:
                 self._contexts.clear()
-            self._contexts[line[:at]] = ctx
+            self._contexts[line[found.start() if wrapper[-1:] in (b" ", b"\t") else 0 : at]] = ctx
         return ctx
 
     def finish(self) -> State:
@@ -251,6 +260,13 @@ class Scanner:
             messages.note(self.state, None, line.decode("utf8", "replace").strip(), warning=False)
         elif not ((line[:1] in b" #" or line[:1].isdigit()) and self.bench.take(line)) and grammar.REST.search(line):
             self.state.tear(None)
+
+
+def _undecorated(block: bytes) -> bytes:
+    """Without colours and carriage returns; lines stay lines."""
+    if b"\x1b" in block or b"\r\n" in block:
+        return grammar.ANSI.sub(b"", block).replace(b"\r\n", b"\n")
+    return block
 
 
 def _ends_clean(wrapper: bytes) -> bool:
