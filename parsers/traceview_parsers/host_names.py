@@ -93,14 +93,22 @@ class Mark:
 
 
 _STEP = re.compile(r"^ProfilerStep#(\d+)")
-_OPTIMIZER = re.compile(r"^Optimizer\.step#")
+_OPTIMIZER = re.compile(
+    r"^Optimizer\.step#|^optimizer[ ._-]?step$"  # torch; hand-made ranges
+    r"|\]\w+\.optimizer_step$"  # Lightning: [pl][profile][LightningModule]Model.optimizer_step
+    r"|(?:^|\.)(?:DeepSpeedEngine|\w*Optimizer\w*)\.step$",  # DeepSpeed, Megatron
+    re.I,
+)
 # Names of inference servers and hand-made ranges which mark a step without counting it.
 _UNCOUNTED = (
     (re.compile(r"^execute_(?:new_)?(?:context|model)"), "execute_context"),  # vLLM
     (re.compile(r"^step\["), "step[...]"),  # SGLang
     (re.compile(r"^[#\s]*forward[#\s]*$", re.I), "## forward ##"),
+    (re.compile(r"^TSL:XlaModule:#.*?hlo_module=\w*step\w*", re.I), "XlaModule step"),  # JAX
+    (re.compile(r"\brun_training_batch$"), "run_training_batch"),  # Lightning
+    (re.compile(r"(?:^|[.\]])(?:train(?:ing)?_(?:step|batch))$"), "training_step"),  # NeMo, DeepSpeed, Lightning
 )
-_COUNTED = re.compile(r"^(.*?(?:\b|_)(?:step|iter|iteration|batch|decode))[\s#_:=\[(-]*(\d+)\W*$", re.I)
+_COUNTED = re.compile(r"^(.*?(?:\b|_)(?:step(?:_?num)?|iter|iteration|batch|decode))[\s#_:=\[(-]*(\d+)\W*$", re.I)
 
 
 def mark(name: str) -> Mark | None:
@@ -111,10 +119,10 @@ def mark(name: str) -> Mark | None:
     """
     if found := _STEP.match(name):
         return Mark("profiler_step", "ProfilerStep", int(found.group(1)))
-    if _OPTIMIZER.match(name):
+    if _OPTIMIZER.search(name):
         return Mark("optimizer", name, None)
     for pattern, series in _UNCOUNTED:
-        if pattern.match(name):
+        if pattern.search(name):
             return Mark("range", series, None)
     if found := _COUNTED.match(name):
         return Mark("range", found.group(1).strip(" #_:=[(-"), int(found.group(2)))

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from traceview.analysis.ops import ints, names
 from traceview.analysis.types import Bools, Ints
 
 
@@ -171,3 +173,16 @@ def _outermost_of_name(name: Ints, parent: Ints) -> Bools:
         above[open_] = parent[above[open_]]
         open_ = open_[above[open_] >= 0]
     return outer
+
+
+def by_range(host_ranges: pa.Table, gpu_ops: pa.Table) -> pa.Table:
+    """``project`` of the declared tables of one rank: name, ranges, ops, gpu_ns, self_ns, first, last.
+
+    Operations without a recorded launch count nowhere.
+    """
+    code, texts = names(host_ranges, "name")
+    thread, start, end = (ints(host_ranges, c) for c in ("thread", "start", "end"))
+    ranges = Ranges(thread, start, end, np.asarray(code, np.int64), len(texts))
+    launched = gpu_ops.filter(pc.is_valid(gpu_ops["launch_start"]))
+    thread, launch, start, end = (ints(launched, c) for c in ("launch_thread", "launch_start", "start", "end"))
+    return project(ranges, LaunchedOps(thread, launch, start, end)).table(pa.array(texts, pa.string()))
