@@ -44,8 +44,9 @@ class CounterReader:
     def _gpu_keys(self) -> dict[Metric, Key]:
         keys: dict[Metric, Key] = {}
         for kind, metric, text in self._source.rows("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName")):
-            name, unit = _split_unit(str(text))
-            keys[kind, metric] = (f"gpu.{name}", int(kind) & 0xFF, unit)
+            if isinstance(kind, int) and isinstance(metric, int):
+                name, unit = _split_unit(str(text))
+                keys[kind, metric] = (f"gpu.{name}", kind & 0xFF, unit)
         return keys
 
     def _nic_keys(self) -> dict[Metric, Key]:

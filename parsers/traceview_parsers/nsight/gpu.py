@@ -11,7 +11,7 @@ import pyarrow as pa
 from traceview.schema import GPU_CLASSES, MEM_KINDS
 from traceview_parsers.nsight.names import Names
 from traceview_parsers.nsight.process import GPU_ROW, Process, Processes
-from traceview_parsers.nsight.source import NULL, Columns, Kind, Source
+from traceview_parsers.nsight.source import LATEST, NULL, Columns, Kind, Source
 from traceview_parsers.nsight.split import split
 
 INT = Kind.INT
@@ -130,8 +130,11 @@ class GpuReader:
         rows["stream"] = context << 32 | (stream & 0xFFFFFFFF)
         for field, default in (("bytes", -1), ("name", 0), ("config", -1), ("cls", 0), ("mem", -1)):
             rows[field] = given.get(field, default)
-        bad = np.where((start == NULL) | ((start == 0) & (end == 0)), 2, end < start)  # 0/0 = "not collected"
-        device = _or(columns["deviceId"], 0)
+        lost = (
+            (start < -LATEST) | (start > LATEST) | (end > LATEST) | ((start == 0) & (end == 0))
+        )  # 0/0 = "not collected"
+        bad = np.where(lost, 2, end < start)
+        device = np.clip(_or(columns["deviceId"], 0), -1, 2**31 - 1)  # an ordinal, whatever the file says
         for key, index in split(columns["globalPid"]):
             self._keep(self._processes[key], device[index], rows[index], bad[index])
         tick(len(rows))

@@ -12,7 +12,7 @@ from traceview_parsers.host_names import HostNames
 from traceview_parsers.nsight.gpu import Tick
 from traceview_parsers.nsight.names import Names
 from traceview_parsers.nsight.process import HOST_ROW, TID, Processes
-from traceview_parsers.nsight.source import NULL, Columns, Kind, Source
+from traceview_parsers.nsight.source import LATEST, NULL, Columns, Kind, Source
 from traceview_parsers.nsight.split import split
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -94,7 +94,7 @@ class HostReader:
         start, end = columns["start"], columns["end"]
         rows["start"], rows["end"], rows["name"], rows["kind"] = start, np.maximum(start, end), name, kind
         thread = columns["globalTid"] & TID
-        no_start, no_end = start == NULL, end == NULL
+        no_start, no_end = (start < -LATEST) | (start > LATEST) | (end > LATEST), end == NULL
         for key, index in split(columns["globalTid"] & ~TID):
             process = self._processes[key]
             counts = process.counts
@@ -103,6 +103,7 @@ class HostReader:
             counts.repaired += int(((end[index] < start[index]) & ~opened).sum())
             counts.dropped += int(no_start[index].sum())
             keep = ~no_start[index] & ~opened
+            opened &= ~no_start[index]
             if opened.any():
                 self.open.append((key, threads[opened], mine[opened]))
             self._keep(process, threads[keep], mine[keep])

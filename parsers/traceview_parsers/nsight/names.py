@@ -24,7 +24,7 @@ _SECRET = re.compile(
 )
 _MAX = 4_096
 # emit_nvtx: `aten::add, seq = 12, op_id = 991065, sizes = [..]`; the numbers make every name unique.
-OP_NOISE = r", (?:op_id|seq|sizes|input_op_ids) = .*$"
+OP_NOISE = r"(?s), (?:op_id|seq|sizes|input_op_ids) = .*$"
 
 
 def clean(text: str) -> str:
@@ -39,7 +39,6 @@ class Names:
         self._source = source
         self.texts: list[str] = ["(no name)"]
         self._by_text: dict[str, int] = {"(no name)": 0}
-        self._by_id: dict[int, int] = {NULL: 0}
         self.numbered: set[int] = set()
         """names from which numbers of emit_nvtx were cut off: operators"""
         self._sorted: tuple[Any, Any] = (np.array([NULL]), np.array([0], np.int32))
@@ -50,12 +49,6 @@ class Names:
         code = self._by_text.setdefault(kept, len(self.texts))
         if code == len(self.texts):
             self.texts.append(kept)
-        return code
-
-    def _kept(self, text: str, raw: str) -> int:
-        code = self.code(text) if text else 0
-        if len(text) != len(raw):
-            self.numbered.add(code)
         return code
 
     def of_ids(self, ids: Any) -> Codes:
@@ -71,21 +64,23 @@ class Names:
 
     def of_texts(self, texts: Any) -> Codes:
         """Codes of a string array; '' is '(no name)'. Numbers that emit_nvtx adds to a name are cut off."""
-        encoded = texts.dictionary_encode()
-        words = pc.replace_substring_regex(encoded.dictionary, OP_NOISE, "")
-        pairs = zip(words.to_pylist(), encoded.dictionary.to_pylist(), strict=True)
-        table = np.array([self._kept(word, raw) for word, raw in pairs] or [0], np.int32)
-        codes: Codes = table[encoded.indices.to_numpy(zero_copy_only=False)]
+        whole = texts.dictionary_encode()
+        words = pc.replace_substring_regex(whole.dictionary, OP_NOISE, "")
+        cut = pc.not_equal(pc.binary_length(words), pc.binary_length(whole.dictionary))
+        kept = words.dictionary_encode()
+        table = np.array([self.code(w) if w else 0 for w in kept.dictionary.to_pylist()] or [0], np.int32)
+        inner = table[kept.indices.to_numpy(zero_copy_only=False)]
+        self.numbered.update(np.unique(inner[cut.to_numpy(zero_copy_only=False)]).tolist())
+        codes: Codes = inner[whole.indices.to_numpy(zero_copy_only=False)]
         return codes
 
     def _learn(self, ids: Any) -> None:
         found = self._source.strings(ids.tolist())
-        cut = re.compile(OP_NOISE, re.DOTALL)
-        for i in ids.tolist():
-            raw = found.get(i, "")
-            self._by_id[i] = self._kept(cut.sub("", raw), raw)
-        known = np.array(sorted(self._by_id), np.int64)
-        self._sorted = known, np.array([self._by_id[i] for i in known.tolist()], np.int32)
+        learnt = self.of_texts(pa.array([found.get(i, "") for i in ids.tolist()], pa.string()))
+        known = np.concatenate((self._sorted[0], ids))
+        codes = np.concatenate((self._sorted[1], learnt))
+        order = np.argsort(known)
+        self._sorted = known[order], codes[order]
 
 
 def used_dictionary(names: Names, used: list[int]) -> tuple[Any, Codes]:

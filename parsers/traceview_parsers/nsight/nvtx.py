@@ -18,7 +18,7 @@ from traceview_parsers.nsight.gpu import Tick
 from traceview_parsers.nsight.host import HostReader
 from traceview_parsers.nsight.names import Names
 from traceview_parsers.nsight.process import TID, Processes
-from traceview_parsers.nsight.source import NULL, Columns, Kind, Source
+from traceview_parsers.nsight.source import LATEST, NULL, Columns, Kind, Source
 from traceview_parsers.nsight.split import split
 
 NVTX = "NVTX_EVENTS"
@@ -122,7 +122,7 @@ class NvtxReader:
 
     def _specials(self, columns: Columns, code: Any) -> None:
         """NCCL calls and step marks are kept apart: few, and needed as a whole."""
-        rows = np.flatnonzero(self._special[code])
+        rows = np.flatnonzero(self._special[code] & (columns["start"] >= -LATEST) & (columns["start"] <= LATEST))
         if not len(rows):
             return
         nccl = self._nccl[code]

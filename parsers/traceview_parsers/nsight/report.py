@@ -97,7 +97,8 @@ def _version(report: Report, source: Source, path: Path) -> None:
 
 
 def _clock(report: Report, source: Source) -> None:
-    starts = [e for (e,) in source.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",)) if isinstance(e, int)]
+    told = [e for (e,) in source.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",)) if isinstance(e, int)]
+    starts = [e for e in told if 0 < e < 4 * 10**18]  # before 2096
     if starts:
         report.epoch = starts[0]
     else:

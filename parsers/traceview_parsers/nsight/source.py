@@ -26,6 +26,9 @@ _STDLIB_BATCH = 8_192
 NULL = -(2**62)
 """NULL of an integer column; no id and no time of a report comes near."""
 
+LATEST = 2**60
+"""No session time of a report lies beyond this (36 years); one that does is damage, and NULL is beyond too."""
+
 Columns = dict[str, Any]
 """Column name -> numpy int64 / float64 array, or ``pyarrow`` string array ('' for NULL)."""
 
