@@ -122,10 +122,12 @@ def _whole_steps(facts: Facts, late: Arrivals, reference: int) -> tuple[Sums, Su
     Inside P the reference has fewer kernels left: beside its waiting collective it computed on.
     """
     w = facts.windows
+    pair = (int(facts.c.rank[late.row[0]]), reference)
     steps = np.unique(facts.step_of_row[late.row])
-    culprit = int(facts.c.rank[late.row[0]])
+    for r in pair:  # steps that both have whole: a record may begin later
+        steps = np.intersect1d(steps, w.step[(w.rank == r) & w.used])
     out: list[Sums] = []
-    for r in (culprit, reference):
+    for r in pair:
         own, table = (w.rank == r) & np.isin(w.step, steps), facts.gpu_ops(r)
         if table is None or not own.any():
             return None

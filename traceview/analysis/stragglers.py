@@ -125,11 +125,13 @@ class _View:
 def _row(view: _View, rank: int, blamed: int, place: str) -> StragglerRow:
     facts, ledger, late, clocks, config = view.facts, view.ledger, view.late, view.clocks, view.config
     c, line, medians, steps = facts.c, view.line, view.medians, view.steps
-    owed = ledger.row_ns[line.row]
+    lower = ledger.direct[rank] == 0
+    ahead = facts.waited.instances.ahead
+    # with members missing nothing is owed for certain: its lateness after those seen stands for it
+    owed = ahead[medians] - ahead[line.row] if lower else ledger.row_ns[line.row]
     own = np.flatnonzero((c.rank[line.row] == rank) & (owed > 0) & (line.row != medians))
     cause = explain(facts, line.row[own], medians[own], owed[own])
     typical = int(late.clear_ns[rank] / late.clear[rank])
-    lower = ledger.direct[rank] == 0
     bound = clocks.bound(rank)
     sure: Quality = "lower_bound" if lower else "proved" if bound is not None and typical > bound else "estimated"
     steps_late = int(late.late[rank].sum())
