@@ -73,10 +73,14 @@ def find(
     fit = (steps_late >= need) & enough & own & (blamed > 0) & (late.clear > 0)
     listed = np.flatnonzero(fit & late.real)
     order = listed[np.lexsort((listed, -blamed[listed]))]
-    place = places(set(order.tolist()), clocks.hosts, c, config)
     view = _View(facts, ledger, line, medians, late, clocks, len(used), config)
-    rows = [_row(view, r, int(blamed[r]), place[r]) for r in order.tolist()]
+    rows, relays = _without_relays([_row(view, r, int(blamed[r])) for r in order.tolist()])
+    place = places({row.rank for row in rows}, clocks.hosts, c, config)
+    for row in rows:
+        row.place = place[row.rank]
     notes = _notes(late, listed, np.flatnonzero(fit & ~late.real))
+    if relays:
+        notes.append(f"ranks {units.ranks(relays)} are late because they waited themselves: not listed as stragglers")
     steps, known = sorted(used), np.argwhere(~np.isnan(late.ns)).tolist()
     cells = {(r, steps[k]): int(late.ns[r, k]) for r, k in known}
     return Stragglers(rows, _blame_rows(ledger, origin, clocks), _arrivals(facts, line, medians), notes, cells)
@@ -122,7 +126,19 @@ class _View:
     config: Config
 
 
-def _row(view: _View, rank: int, blamed: int, place: str) -> StragglerRow:
+def _without_relays(rows: list[StragglerRow]) -> tuple[list[StragglerRow], list[int]]:
+    """Culprits, and the ranks that only pass on what they waited for; these stay if there is nobody else."""
+    own = [r for r in rows if not _passes_on(r.cause_terms_ns)]
+    return (own, [r.rank for r in rows if r not in own]) if own else (rows, [])
+
+
+def _passes_on(terms: dict[str, int]) -> bool:
+    """Most of the lateness is waiting, or communication that may be waiting."""
+    waited = sum(terms.get(leaf, 0) for leaf in ("comm_wait", "comm_unresolved"))
+    return waited > 0 and waited >= max(terms.values())
+
+
+def _row(view: _View, rank: int, blamed: int) -> StragglerRow:
     facts, ledger, late, clocks, config = view.facts, view.ledger, view.late, view.clocks, view.config
     c, line, medians, steps = facts.c, view.line, view.medians, view.steps
     lower = ledger.direct[rank] == 0
@@ -146,7 +162,6 @@ def _row(view: _View, rank: int, blamed: int, place: str) -> StragglerRow:
         kind=kind_of(steps_late, steps, config),
         cause=cause.cause,
         cause_terms_ns=cause.terms_ns,
-        place=place,
         quality=sure,
         last_ns=int(ledger.last[rank]),
         marginal_ns=int(ledger.marginal[rank]),
