@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from jobs import MS, US, Job, training
@@ -213,3 +214,33 @@ def test_find_jump():
     at, height = find_jump(time, noise + 100.0 * (time >= 25), 20.0)
     assert at == 25
     assert height == pytest.approx(100, abs=5)
+
+
+def test_scattered_ends_of_host_collectives_un_pool_nobody():
+    """gloo: every process has the system clock of its host, and ends scatter by milliseconds."""
+    rng = np.random.default_rng(2)
+    job = Job()
+    for k in range(30):
+        starts = {r: 20 * MS * k + int(rng.integers(0, 5 * MS)) for r in range(4)}
+        job.add(0, starts, {r: 20 * MS * k + 6 * MS + int(rng.exponential(3 * MS)) for r in range(4)}, seq=k)
+    table, step = job.table()
+    host = table.set_column(table.schema.get_field_index("device"), "device", pa.array([-1] * len(table), pa.int32()))
+    found = match(host, step, 4)
+    got = align(host, found, dict.fromkeys(range(4), "a"))
+    assert got.base.is_identity
+    assert got.notes == []
+
+
+def test_the_error_of_an_offset_between_two_hosts_is_what_repeating_it_scatters():
+    """sigma over many draws of the same job with end jitter: about the standard deviation of the estimate."""
+    offsets, sigmas = [], []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        job = Job()
+        for k in range(40):
+            t = MS * k
+            job.add(k, {0: t, 1: t}, {r: t + 500 * US + int(rng.normal(0, 20 * US)) for r in (0, 1)}, seq=k)
+        b = fit(job, {0: "a", 1: "b"})[2].clock.hosts[1]
+        offsets.append(b.offset_ns)
+        sigmas.append(b.sigma_ns)
+    assert 0.4 * np.std(offsets) < np.median(sigmas) < 2 * np.std(offsets)

@@ -51,8 +51,9 @@ def align(
     number = {name: i for i, name in enumerate(names)}
     host = np.array([number.get(hosts.get(r, ""), 0) for r in range(top)], np.int64)
     sample = sample_ends(c, matches)
-    eta = deviation(sample, host, config)
-    odd = np.flatnonzero(deviates(sample, host, eta, config))
+    own = sample_ends(c, matches, gpu_only=True) if c.on_host.any() else sample  # GPU ticks are converted by rank
+    eta = deviation(own, host)
+    odd = np.flatnonzero(deviates(own, host, eta, config))
     unit = host.copy()
     unit[odd] = len(names) + np.arange(len(odd))
     present = np.zeros(top, np.bool_)

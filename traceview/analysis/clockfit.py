@@ -70,20 +70,11 @@ def solve(p: Problem) -> tuple[Floats, Floats]:
     return x[:n], x[n:]
 
 
-def residuals(p: Problem, x: Floats) -> Floats:
-    """T_i - (y + theta + rho s), with T_i the lower median of the instance."""
-    value = p.y + p.model(x)
-    return median_of(p.instance, value)[p.instance] - value
-
-
-def deviations(p: Problem, x: Floats) -> Floats:
-    """Mean of the other nodes of the instance - (y + theta + rho s): what one observation tells of the offset.
-
-    Unlike a residual it does not contain the observation itself: of two nodes one is always the lower median.
-    """
-    value = p.y + p.model(x)
-    others = np.bincount(p.instance)[p.instance] - 1
-    out: Floats = (np.bincount(p.instance, value)[p.instance] - value) / np.maximum(others, 1) - value
+def residuals(instance: Ints, value: Floats) -> Floats:
+    """Mean of the other members of the instance minus ``value``: the own deviation counts in full, also of two."""
+    count = np.bincount(instance)[instance]
+    mean = (np.bincount(instance, value) / np.maximum(np.bincount(instance), 1))[instance]
+    out: Floats = (mean - value) * count / np.maximum(count - 1, 1)
     return out
 
 

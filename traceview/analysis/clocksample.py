@@ -29,7 +29,7 @@ class Sample:
     weight: Floats
 
 
-def sample_ends(c: Columns, m: Matches) -> Sample:
+def sample_ends(c: Columns, m: Matches, *, gpu_only: bool = False) -> Sample:
     """At most 200 instances of every group, spread evenly, fewer of big groups; all members seen of each."""
     order = np.argsort(m.instance, kind="stable")
     rows = order[np.searchsorted(m.instance[order], 0) :]
@@ -38,7 +38,7 @@ def sample_ends(c: Columns, m: Matches) -> Sample:
         no = np.zeros(0, np.int64)
         return Sample(no, no, no, no, no.astype(np.float64))
     lead = rows[first[:-1]]
-    fit = np.flatnonzero(N_X_N[c.kind[lead]] & (m.seen > 1) & ~m.ambiguous)
+    fit = np.flatnonzero(N_X_N[c.kind[lead]] & (m.seen > 1) & ~m.ambiguous & ~(gpu_only & c.on_host[lead]))
     group = c.group[lead[fit]]
     by_group = np.argsort(group, kind="stable")
     group, fit = group[by_group], fit[by_group]
@@ -77,7 +77,7 @@ def relative(sample: Sample, shift: Ints | None = None) -> Floats:
     return (end - first[sample.instance]).astype(np.float64)
 
 
-def deviation(sample: Sample, host: Ints, config: Config) -> Floats:
+def deviation(sample: Sample, host: Ints) -> Floats:
     """Deviation of every rank from its host's clock (d.1), ns; nan where there is too little to tell."""
     out = np.full(len(host), np.nan)
     same = np.zeros(len(sample.rank), np.bool_)
@@ -128,10 +128,10 @@ def deviates(sample: Sample, host: Ints, eta: Floats, config: Config) -> Bools:
     if not len(suspects):
         return out
     aligned = relative(sample, np.rint(np.nan_to_num(eta)).astype(np.int64)[sample.rank])
-    middle = clockfit.median_of(sample.instance, aligned)
+    apart = clockfit.residuals(sample.instance, aligned)
     for r in suspects.tolist():
         own = sample.rank == r
-        noise = clockfit.spread((middle[sample.instance] - aligned)[own])
+        noise = clockfit.spread(apart[own])
         out[r] = abs(eta[r]) > 3 * noise / np.sqrt(own.sum())
     return out
 

@@ -71,15 +71,14 @@ def _fit_component(fit: Fit, joint: Sample, fit_drift: bool | None, config: Conf
     extra = np.zeros(len(joint.rank), np.int64)
     for attempt in range(3):
         p, x = _two_passes(fit, joint, (units, node, instance, s, drifting), extra)
-        residual = clockfit.residuals(p, x)
+        residual = clockfit.residuals(p.instance, p.y + p.model(x))
         fit.drift[units] = x[len(units) :] / span
         if attempt == 2 or not _jumps(fit, joint, (units, node), residual, extra, config):
             break
-    deviation = clockfit.deviations(p, x)
     for i, u in enumerate(units.tolist()):
         own = node == i
         fit.used[u] = own.sum()
-        scale = clockfit.spread(deviation[own]) if own.sum() > 4 else clockfit.spread(deviation)
+        scale = clockfit.spread(residual[own]) if own.sum() > 4 else clockfit.spread(residual)
         fit.sigma[u] = 0.0 if fit.gauge[u] else scale / np.sqrt(own.sum())
 
 

@@ -60,6 +60,8 @@ class Columns:
     end: Ints
     launch: Ints
     kind: Codes
+    on_host: Bools
+    """a host collective: its stamps are the host's own"""
     group: Ints
     """index into ``groups``; -1 = no group facts"""
     seq: Ints
@@ -91,6 +93,7 @@ def columns(collectives: Any) -> Columns:
         end=_plain(table["end"]),
         launch=_plain(table["launch_start"], UNKNOWN_LAUNCH),
         kind=kind,
+        on_host=_plain(table["device"]) < 0,
         group=group,
         seq=_plain(table["seq"]),
         p2p=p2p,

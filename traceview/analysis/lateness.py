@@ -142,7 +142,7 @@ def blocking(c: Columns, ranks: Ints, source: SegmentSource) -> Bools:
     """Rows of ``ranks`` beside which their rank computes nothing (all, where it has no segments)."""
     out = np.zeros(len(c), np.bool_)
     for r in ranks.tolist():
-        mine = np.flatnonzero(c.rank == r)
+        mine = np.arange(*np.searchsorted(c.rank, (r, r + 1)))  # rows are in rank order
         segments = source(r)
         if segments is None:
             out[mine] = True
