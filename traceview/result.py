@@ -151,7 +151,7 @@ class CollectiveRow(msgspec.Struct):
     unstaged_peak: float | None = None
     """the bound if it did not"""
     pcie: float | None = None
-    """what PCIe allows a staged path, GB/s"""
+    """what PCIe allows a staged path, GB/s; half of a slot if GPU and NIC share the uplink"""
 
 
 class StragglerRow(msgspec.Struct):

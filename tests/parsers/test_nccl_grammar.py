@@ -200,6 +200,11 @@ def test_choices(rows: Rows, line: str, cells: tuple[Any, ...]) -> None:
     assert tuple(choice[n] for n in names) == cells and choice["kind"] == "choice"
 
 
+def test_a_choice_without_a_function_is_of_the_call_before(rows: Rows) -> None:
+    (choice,) = rows("nccl_tuning", f"AllGather: {CALL}", "16000 Bytes -> Algo 1 proto 2 time 12.5")
+    assert (choice["function"], choice["bytes"], choice["instance"]) == ("AllGather", 16000, "h0:7:0x55#0")
+
+
 def test_the_wide_table_of_old_versions(rows: Rows) -> None:
     found = rows(
         "nccl_tuning",

@@ -75,8 +75,9 @@ def test_gpudirect_off_although_the_driver_could(load: Any) -> None:
     assert len(bench) == 2 * 23 and {(b["test"], b["ranks"]) for b in bench} == {("all_reduce_perf", 2)}
     out = [b for b in bench if not b["in_place"]]
     assert max(b["busbw"] for b in out) == 13.28
-    best = max(bench, key=lambda b: b["busbw"])
-    assert best["bytes"] / best["time_us"] / 1e3 == pytest.approx(best["algbw"], rel=1e-3)
+    for b in bench:  # ours = theirs, to the digits they print
+        assert b["bytes"] / b["time_us"] / 1e3 == pytest.approx(b["algbw"], abs=0.0051)
+        assert b["busbw"] == b["algbw"]  # n = 2
 
 
 def test_init_of_one_rank_of_two_nodes(load: Any) -> None:

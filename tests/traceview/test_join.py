@@ -147,5 +147,26 @@ def test_why_edges_are_staged(joined: Join, shared_dir: Path) -> None:
     assert facts["staged_why"] == "GPUDirect RDMA is off (NIC 0: distance PHB > PXB)"
 
 
+def test_what_several_files_say_of_one_process_is_put_together(tmp_path: Path) -> None:
+    front = "h0:100:100 [0] NCCL INFO "
+    call = (
+        "AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x1 count 8 datatype 7 op 0 root 0 comm 0xa [nranks=2] stream 0x1"
+    )
+    choice = "AllReduce: 32 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..0}"
+    texts = ["\n".join(comm(0, "a", (0, 1), P2P)), f"{front}{call}\n{front}{choice}"]
+    logs = []
+    for i, text in enumerate(texts):
+        path, out = tmp_path / f"{i}.log", tmp_path / f"{i}.out"
+        path.write_text(text + "\n")
+        out.mkdir()
+        logs += nccl_log.read(path, out, ReadOptions(), None)
+    for order in (logs, logs[::-1]):
+        result = join(Run("job", {}, order), trace(2, (0, 1)))
+        assert result is not None
+        said = logged(result)[0, 1]
+        assert said.transport == "P2P/CUMEM"
+        assert said.choices == {("allreduce", 32): ("Tree", "LL", 1)}
+
+
 def test_no_log() -> None:
     assert join(Run("job", {}), trace(2, (0, 1))) is None

@@ -254,7 +254,8 @@ def _against_bound(row: CollectiveRow, c: _Class, fabric: Fabric, known: Logged 
         return
     if known is not None and known.staged:
         free = bounds.bound(c.kind, layout, links, row.algorithm)
-        row.unstaged_peak, row.pcie = free.gbs if free else None, links.pcie
+        row.unstaged_peak = free.gbs if free else None
+        row.pcie = links.pcie / 2 if links.pcie and links.shared_uplink else links.pcie
         links = replace(links, staged=known.gdr is False, shm=known.shm)
     limit = _limit(row, layout, links)
     if limit is not None:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from traceview.analysis.bandwidth import Logged
 from traceview.analysis.callalign import Signature, align
+from traceview.analysis.topology import merged
 from traceview.run import Run
 from traceview.schema.nccl import NCCL_CALLS, NCCL_COMMS, NCCL_EDGES, NCCL_PROCS, NCCL_TUNING
 
@@ -101,8 +102,8 @@ def join(run: Run, trace: Trace) -> Joined | None:
     """Join the logs of a run with its traces; None without a log."""
     if not run.logs:
         return None
-    procs = {r["proc"]: r for r in run.log_tables(NCCL_PROCS).to_pylist()}
-    rows = run.log_tables(NCCL_COMMS).to_pylist()
+    procs = {r["proc"]: r for r in merged(run.log_tables(NCCL_PROCS).to_pylist(), "proc", "rank")}
+    rows = merged(run.log_tables(NCCL_COMMS).to_pylist(), "instance", "rank")
     notes: list[str] = []
     rank_of = _ranks(procs, rows, trace, notes)
     comms = _comms(rows, rank_of)

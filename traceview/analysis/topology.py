@@ -18,8 +18,8 @@ _OWN_SETTINGS = ("NCCL_HOSTID", "NCCL_COMM_ID", "NCCL_LOCAL_", "NCCL_DEBUG_FILE"
 
 def story(tables: Mapping[str, Any]) -> list[str]:
     """Sentences about the tables of ``traceview.schema.LOG_TABLES`` (by name), the most general first."""
-    procs = tables["nccl_procs"].to_pylist()
-    comms = tables["nccl_comms"].to_pylist()
+    procs = merged(tables["nccl_procs"].to_pylist(), "proc", "rank")
+    comms = merged(tables["nccl_comms"].to_pylist(), "instance", "rank")
     edges = _edges(tables["nccl_edges"])
     return [
         *_machine(procs),
@@ -36,12 +36,24 @@ def story(tables: Mapping[str, Any]) -> list[str]:
 
 def notices(tables: Mapping[str, Any]) -> list[str]:
     """What somebody who analyses a run must not miss in its log: errors, shared NICs, hosts that differ."""
-    procs = tables["nccl_procs"].to_pylist()
+    procs = merged(tables["nccl_procs"].to_pylist(), "proc", "rank")
     return [
         *[f"NCCL log: {m}" for m in _messages(tables["nccl_messages"]) if m.startswith("Error")],
         *[f"NCCL log: NIC shared: {s.text}" for s in nic_shared(procs, tables["nccl_edges"])],
         *[f"NCCL log: hosts differ: {d.text}" for d in differences(procs)],
     ]
+
+
+def merged(rows: list[Row], key: str, sure: str) -> list[Row]:
+    """One row per ``key``: what several files say of one process or communicator, put together.
+
+    Of two rows that contradict each other, the one that knows ``sure`` wins, then the earlier one.
+    """
+    out: dict[Any, Row] = {}
+    for row in sorted(rows, key=lambda r: r[sure] is None):
+        known = out.get(row[key])
+        out[row[key]] = row if known is None else row | {k: v for k, v in known.items() if v is not None}
+    return list(out.values())
 
 
 def _edges(table: Any) -> list[Row]:

@@ -60,10 +60,11 @@ def settle(state: State, ctx: Context) -> None:
             state.torn += n
             ctx.proc.torn += n
             continue
-        comm = last if found[0] is not None and found[0] == function else None
+        called = found[0] or function or None  # 2.20 to 2.22 do not name the function
+        comm = last if called is not None and called == function else None
         if len(ctx.proc.comms) == 1:
             comm = ctx.proc.comms[0]
-        key = (ctx.proc, comm, *found)
+        key = (ctx.proc, comm, called, *found[1:])
         state.choices[key] = state.choices.get(key, 0) + n
 
 
