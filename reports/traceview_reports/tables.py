@@ -27,6 +27,10 @@ GROUP_KEYS = {
 }
 
 
+WORDS = ("text", "name", "prose", "lines")
+"""Kinds of columns that hold words: short, a name from the traces, a sentence, several of them."""
+
+
 @dataclass(frozen=True)
 class Column:
     """One column: ``kind`` chooses the format, ``define`` the definition.
@@ -43,7 +47,7 @@ class Column:
     @property
     def numeric(self) -> bool:
         """Right-aligned and sorted as a number."""
-        return self.kind not in ("text", "name", "lines")
+        return self.kind not in WORDS
 
     def text(self, row: Any) -> str:
         """The cell as people read it."""
@@ -118,6 +122,7 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
     "id": str,
     "flag": lambda v: "yes" if v else "",
     "number": lambda v: f"{v:,.6g}",
+    "prose": lambda v: clean(v, 600),
     "lines": lambda v: " · ".join(clean(x) for x in v),
 }
 

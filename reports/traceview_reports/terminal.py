@@ -14,7 +14,7 @@ from rich.text import Text
 from traceview.result import Finding, Result
 from traceview_reports import verdict, views, views_quality
 from traceview_reports.names import clean
-from traceview_reports.tables import Part, View, parts
+from traceview_reports.tables import WORDS, Part, View, parts
 
 # The colour of a group in a terminal of 256 colours; near those of the page.
 _COLOURS = {
@@ -158,7 +158,7 @@ def _grid(view: View, limit: int, width: int, need: int) -> list[str]:
         cells = [[*column, view.total[i]] for i, column in enumerate(cells)]
     keep = [i for i, c in enumerate(view.columns) if c.need <= need and any(cells[i])]
     size = {i: max(len(t) for t in [view.columns[i].label, *cells[i]]) for i in keep}
-    names = [i for i in keep if view.columns[i].kind in ("name", "lines", "text")]
+    names = [i for i in keep if view.columns[i].kind in WORDS]
     least = {i: min(size[i], 12) if i in names else size[i] for i in keep}
     while len(keep) > 2 and sum(least[i] + 2 for i in keep) - 2 > width:
         keep.remove(max(keep, key=lambda i: (view.columns[i].need, i)))

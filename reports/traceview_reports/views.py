@@ -308,8 +308,8 @@ def metrics(result: Result) -> View:
         Column("value", "text", lambda m: metric(m[0], m[1].value, m[1].unit), "value"),
         Column("n", "int", lambda m: m[1].n, "n"),
         Column("quality", "text", lambda m: m[1].quality.replace("_", " "), "quality"),
-        Column("basis", "name", lambda m: m[1].basis, "basis", 2),
-        Column("meaning", "name", lambda m: definitions.of(m[0]), "value", 2),
+        Column("basis", "prose", lambda m: m[1].basis, "basis", 2),
+        Column("meaning", "prose", lambda m: definitions.of(m[0]), "value", 2),
     )
     return View("metrics", "Metrics", columns, list(result.metrics.items()), "No metric could be computed.", "")
 

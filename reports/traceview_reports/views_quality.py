@@ -66,7 +66,7 @@ def matching(result: Result) -> View:
         Column("partial", "int", at("partial"), "partial"),
         Column("unmatched", "int", at("unmatched"), "unmatched"),
         Column("ambiguous", "int", at("ambiguous"), "ambiguous"),
-        Column("note", "name", at("note"), "basis", 2),
+        Column("note", "prose", at("note"), "basis", 2),
     )
     rows = sorted(result.matching, key=lambda r: -(r.partial + r.unmatched + r.ambiguous))
     return View("matching", "Matching of collectives", columns, rows, "There are no collectives to match.", "")
@@ -116,7 +116,7 @@ def excluded(result: Result) -> View:
     """Steps that are not in the statistics."""
     columns = (
         Column("step", "id", at("step"), "step"),
-        Column("reason", "name", at("reason"), "reason"),
+        Column("reason", "prose", at("reason"), "reason"),
     )
     return View("excluded", "Steps left out", columns, result.run.steps.excluded, "Every step is used.", "")
 

@@ -12,10 +12,11 @@ from markupsafe import Markup
 
 from traceview_reports import definitions
 from traceview_reports.names import clean
-from traceview_reports.tables import Column, View, group_parts
+from traceview_reports.tables import WORDS, Column, View, group_parts
 
-_PLAIN = frozenset(("int", "id", "text", "name", "lines", "flag", "share", "rate"))
+_PLAIN = frozenset((*WORDS, "int", "id", "flag", "share", "rate"))
 _CSV_BYTES = 400_000
+_NAME = 130  # characters of a name in a cell; the whole name is its title
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Cell:
     sort: str = ""
     style: str = ""
     link: str = ""
+    title: str = ""
+    """The whole text, where ``text`` is a cut of it."""
     parts: Sequence[tuple[str, int]] = ()
 
 
@@ -106,14 +109,18 @@ def _attributes(row: Any) -> str:
 
 def _css(column: Column) -> str:
     """Alignment, wrapping, and whether paper can do without the column."""
-    kind = "n" if column.numeric else "name" if column.kind in ("name", "lines") else ""
+    kind = "n" if column.numeric else "name" if column.kind in WORDS and column.kind != "text" else ""
     return " ".join(filter(None, (kind, "opt" if column.need == 2 else "")))
 
 
 def _cell(column: Column, row: Any) -> Cell:
     value, css = column.get(row), _css(column)
-    if column.kind in ("name", "lines"):
-        return Cell(clean(column.text(row), 400), css)
+    if column.kind == "name":
+        whole = clean(value, 600)
+        short = clean(whole, _NAME)
+        return Cell(short, css, title=whole if short != whole else "")
+    if column.kind in WORDS:
+        return Cell(column.text(row), css)
     if column.kind == "id" and column.label in ("rank", "step") and isinstance(value, int):
         return Cell(str(value), css, link=f"#{column.label}={value}")
     sort = "" if column.kind in _PLAIN or value is None else f"{value:.17g}"

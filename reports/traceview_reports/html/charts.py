@@ -282,7 +282,9 @@ def _phases(result: Result) -> Iterator[Drawn]:
 
 
 def _copies(result: Result) -> Iterator[Drawn]:
-    rows = sorted((r for r in result.copies if r.rate), key=lambda r: -r.bytes)[:10]
+    rows = sorted((r for r in result.copies if r.rate and r.direction.startswith("pcie")), key=lambda r: -r.bytes)[
+        :10
+    ]
     if not rows:
         return
     light, top = colours(), 1.5 * max(r.rate or 0 for r in rows)
@@ -290,8 +292,7 @@ def _copies(result: Result) -> Iterator[Drawn]:
     labels = {}
     for i, r in enumerate(reversed(rows)):
         labels[i] = name = _label(f"{DIRECTIONS.get(r.direction, r.direction)} {r.mem}")
-        colour = light["--g-staging" if r.direction.startswith("pcie") else "--g-other"]
-        boxes.append((0, i - 0.36, r.rate, i + 0.36, colour, name, r.rate, r.rate_n))
+        boxes.append((0, i - 0.36, r.rate, i + 0.36, light["--g-staging"], name, r.rate, r.rate_n))
     bounds = {g: p.spec_gbs for g, p in peaks.load().pcie.items() if p.spec_gbs <= max(top, 32)}
 
     def hook(figure: Any) -> None:
