@@ -57,8 +57,6 @@ def open_run(
         (logs if item.reader.is_log else parts).extend(made)
     if not parts and not logs:
         raise TraceviewError(_nothing(paths, found))
-    if cache:
-        store.trim()
     run = assemble(_name(paths), parts, logs, options.rank_regex)
     run.unread = found.unread
     if store.problem:
@@ -105,6 +103,8 @@ def _read_all(
     errors |= {todo[key].path: why for key, why in failed.items()}
     for path, why in errors.items():
         found.unread.append(SourceMeta(path=str(path), format="", warnings=[why]))
+    if todo:
+        store.trim()
     for key in todo:
         made[key] = store.get(key) or []
     return [_own(made.get(key, [])) for key in keys]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from traceview.errors import TraceviewError
-from traceview_parsers.kineto.events import EXACT_BELOW_US, text_ns, to_ns
+from traceview_parsers.kineto.events import EXACT_BELOW_US, MISSING, text_ns, to_ns
 from traceview_parsers.kineto.meta import metadata
 from traceview_parsers.kineto.repair import repairs
 from traceview_parsers.kineto.stream import EventStream
@@ -176,6 +177,23 @@ def test_absolute_times_with_decimals_are_exact(tmp_path: Path, quote: str) -> N
 def test_relative_times_are_exact_in_float(ns: int) -> None:
     text = f"{ns // 1000}.{ns % 1000:03d}"
     assert to_ns([float(text)]).tolist() == [ns] == [text_ns(text.encode())]
+
+
+def test_deep_nesting_costs_one_event(tmp_path: Path) -> None:
+    deep = b'{"ph":"X","name":"deep","args":{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}}"
+    texts = [json.dumps(e).encode() for e in GOOD]
+    got, stream = load(tmp_path, b"[" + b",".join([*texts[:5], deep, *texts[5:]]) + b"]")
+    assert len(got) == 40 and stream.quarantined == 1
+    assert "recursion" in stream.losses[0].reason
+
+
+@pytest.mark.parametrize(
+    "text", ["1e999999999", "-1e300", "99999999999999999999999", "1e18", "nan", "null", '"x"', "[]"]
+)
+def test_times_beyond_belief_are_missing(text: str) -> None:
+    assert text_ns(text.encode()) == MISSING
+    with contextlib.suppress(ValueError):  # an integer of any size is a number to Python
+        assert to_ns([json.loads(text.replace("nan", "NaN"))]).tolist() == [MISSING]
 
 
 @given(st.dictionaries(HOSTILE, ARGS))

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from traceview_parsers.kineto.events import Events, Ident
+from traceview_parsers.kineto.events import BAD, Events, Ident
 
 _field = msgspec.field
 _NONE = msgspec.Raw(b"")
@@ -81,18 +81,18 @@ class ArgsDecoder:
         raws = [e.args for e in events]
         try:
             return self._many.decode(b"[%b]" % b",".join(raws))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except BAD:
             return [self._lenient(r) for r in raws]
 
     def _lenient(self, raw: Any) -> Any:
         text = bytes(raw)
         try:
             return self._one.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except BAD:
             pass
         try:
             found = msgspec.json.decode(text.decode("utf-8", "replace"))
-        except msgspec.DecodeError:
+        except BAD:
             found = None
         out = self._kind()
         for field in msgspec.structs.fields(self._kind) if isinstance(found, dict) else ():

@@ -7,7 +7,7 @@ nothing but itself.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -20,6 +20,10 @@ Ident = int | str | None
 # From 2**43 µs on a float64 no longer tells neighbouring nanoseconds apart.
 EXACT_BELOW_US = float(2**43)
 MISSING = np.iinfo(np.int64).min
+# No time or length beyond this (2065) is believed: start, length and base must add up within int64 ns.
+MAX_US = 3e15
+# What msgspec raises on text it does not take.
+BAD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Event(msgspec.Struct, gc=False):
@@ -69,12 +73,15 @@ def text_ns(raw: Any) -> int:
     """
     text = bytes(raw).strip(b'" \t\r\n')
     whole, _, fraction = text.partition(b".")
-    if whole.isdigit() and len(fraction) <= 3 and (fraction.isdigit() or not fraction):
-        return int(whole) * 1000 + int(fraction.ljust(3, b"0"))
-    try:
-        return int((Decimal(text.decode()) * 1000).to_integral_value())
-    except (InvalidOperation, ValueError, OverflowError):
-        return int(MISSING)
+    if whole.isdigit() and len(whole) < 17 and len(fraction) <= 3 and (fraction.isdigit() or not fraction):
+        ns = int(whole) * 1000 + int(fraction.ljust(3, b"0"))
+    else:
+        try:
+            value = Decimal(text.decode()) * 1000
+            ns = int(value.to_integral_value()) if value.adjusted() < 20 else int(MISSING)
+        except (ArithmeticError, ValueError):
+            return int(MISSING)
+    return ns if abs(ns) < MAX_US * 1000 else int(MISSING)
 
 
 def micros(values: Iterable[Any], count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -92,7 +99,7 @@ def to_ns(values: list[Any]) -> I64Array:
     if count and isinstance(values[0], msgspec.Raw):
         return np.fromiter(map(text_ns, values), np.int64, count)
     us = micros(values, count)
-    bad = ~np.isfinite(us)
+    bad = ~(np.abs(us) < MAX_US)
     if bad.any():
         us[bad] = 0.0
     whole = np.floor(us)

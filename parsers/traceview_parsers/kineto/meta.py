@@ -11,6 +11,7 @@ import msgspec
 
 from traceview.run import PartMeta, SourceMeta
 from traceview.units import ranks as as_ranges
+from traceview_parsers.kineto.events import BAD, MAX_US
 from traceview_parsers.kineto.repair import repairs
 from traceview_parsers.kineto.stream import EventStream
 
@@ -59,7 +60,7 @@ def _object(text: bytes) -> dict[str, Any] | None:
     for candidate in itertools.chain([text], repairs(text)):
         try:
             found = msgspec.json.decode(candidate)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except BAD:
             continue
         return found if isinstance(found, dict) else None
     return None
@@ -85,7 +86,7 @@ def _whole(value: Any) -> int | None:
 def base_time(meta: dict[str, Any]) -> int:
     """ns to add to every time of the file (KINETO 4)."""
     base = _whole(meta.get("baseTimeNanoseconds")) or 0
-    return base if 0 <= base < 2**62 else 0
+    return base if 0 <= base < MAX_US * 1000 else 0
 
 
 def fill(part: PartMeta, meta: dict[str, Any], path: Path) -> None:

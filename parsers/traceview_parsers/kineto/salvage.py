@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from traceview_parsers.kineto.events import Events
+from traceview_parsers.kineto.events import BAD, Events
 from traceview_parsers.kineto.repair import repairs
 
 CUT = re.compile(rb"\}\s*,\s*(?=[{n])")  # between two events, or inside arguments: the decoder decides
-BAD = (msgspec.DecodeError, UnicodeDecodeError)
 JOIN = 16  # pieces tried together before one is given up
 
 _ARRAY_END = re.compile(rb'\}\s*\](?=\s*(?:,\s*"|\}\s*\Z|\Z))')

@@ -18,8 +18,8 @@ import msgspec
 from traceview.errors import TraceviewError
 from traceview.run import Loss
 from traceview_parsers.gz import MAGIC, Unpacked
-from traceview_parsers.kineto.events import EXACT, FAST, WHOLE, Events, is_beyond_float
-from traceview_parsers.kineto.salvage import BAD, CUT, salvage
+from traceview_parsers.kineto.events import BAD, EXACT, FAST, WHOLE, Events, is_beyond_float
+from traceview_parsers.kineto.salvage import CUT, salvage
 from traceview_parsers.registry import Progress
 
 BLOCK = 1 << 20
