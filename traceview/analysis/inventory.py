@@ -116,20 +116,23 @@ Test = Callable[[Run, list[RankContent]], bool]
 NO_TRACES = Lack(
     "traces", "times at all", "profile every rank with torch.profiler or nsys, and pass traces and log together"
 )
+RECORD_BOTH = "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]), or nsys profile -t cuda,nvtx,osrt"
 LACKS: tuple[tuple[Test, Lack], ...] = (
     (
         lambda run, ranks: not any(r.gpu_ops for r in ranks),
-        Lack(
-            "GPU activity", "no GPU time at all", "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
-        ),
+        Lack("GPU activity", "no GPU time at all", RECORD_BOTH),
     ),
     (
         lambda run, ranks: not any(r.host_ranges for r in ranks),
-        Lack("CPU activity", "idle causes", "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"),
+        Lack("CPU activity", "idle causes", RECORD_BOTH),
     ),
     (
         lambda run, ranks: not any(r.marks for r in ranks),
-        Lack("steps", "per-step numbers", "call prof.step() in the loop, or wrap it in record_function('step N')"),
+        Lack(
+            "steps",
+            "per-step numbers",
+            "call prof.step() in the loop, or wrap it in record_function('step N') or an NVTX range 'step N'",
+        ),
     ),
     (
         lambda run, ranks: bool(run.missing_ranks),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from traceview import units
-from traceview.analysis.findings.common import per_step, step_ns
+from traceview.analysis.findings.common import per_step, record_again, step_ns
 from traceview.config import Config
 from traceview.result import Finding, Result, Verdict
 
@@ -144,7 +144,7 @@ def _cpu_only(result: Result, coverage: str) -> Verdict:
         status="cannot_tell",
         slow=_slow_line(result),
         coverage=coverage,
-        do="If the job used GPUs, record with activities=[CPU, CUDA].",
+        do=f"If the job used GPUs, record with {record_again(result)}.",
         owner="capture",
         rule_outs=_rule_outs(result, None),
     )

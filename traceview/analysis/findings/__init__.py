@@ -15,6 +15,7 @@ from traceview.analysis.findings import (
     input_pipeline,
     opaque,
     pipeline_bubble,
+    settings,
     slow_steps,
     staging,
     straggler,
@@ -41,6 +42,7 @@ RULES: tuple[Rule, ...] = (
     slow_steps.find,
     unresolved.find,
     opaque.find,
+    settings.find,
     capture.find,
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceview import units
-from traceview.analysis.findings.common import matters, of_step, per_step, worst
+from traceview.analysis.findings.common import matters, of_step, per_step, record_again, worst
 from traceview.config import Config
 from traceview.result import Finding, Result
 
@@ -26,7 +26,7 @@ def _unknown_idle(result: Result, config: Config) -> list[Finding]:
             basis="idle time without host activity on the launching thread, or outside the recorded range",
             confidence="possible",
             evidence=[f"{units.time(ns)} a step", *tags],
-            advice="Record CPU activity too (activities=[CPU, CUDA]) and start the record before the step.",
+            advice=f"Record CPU activity too ({record_again(result)}) and start the record before the step.",
             where=worst(result, "idle_unknown", "uncovered"),
             owner="capture",
             section="host",

@@ -51,3 +51,14 @@ def ranks_with(result: Result, share: float, *leaves: str) -> list[int]:
         if row.wall_ns and sum(both.get(leaf, 0) for leaf in leaves) >= share * row.wall_ns:
             out.append(row.rank)
     return out
+
+
+def recorded_by(result: Result, fmt: str) -> bool:
+    """Whether all traces of ranks are of one format, so that advice can name its tool."""
+    formats = {s.format for s in result.run.sources if s.rank is not None}
+    return formats == {fmt}
+
+
+def record_again(result: Result) -> str:
+    """How to record both sides, for the tool that was used."""
+    return "nsys profile -t cuda,nvtx,osrt" if recorded_by(result, "nsight") else "activities=[CPU, CUDA]"
