@@ -36,9 +36,10 @@ from simulator import (
 from simulator.draw import jobs
 from simulator.job import EPOCH
 from simulator.truth import Truth, truth
+from simulator.truth_path import critical_path
 from traceview.result import CollectiveRow, HostClock, Result, Window
 
-JOBS = int(os.environ.get("TRACEVIEW_TRUTH_JOBS", "40"))
+JOBS = int(os.environ.get("TRACEVIEW_TRUTH_JOBS", "200" if os.environ.get("CI") else "40"))
 LAYOUTS = {"dp": {}, "fsdp": {}, "tp": {"tp": 2}, "pp": {"pp": 2}, "ep": {}}
 US, MS = 1_000, 1_000_000
 
@@ -118,6 +119,19 @@ def test_leaves_are_exact_without_any_facts_of_the_collectives(job: Job) -> None
 @given(job=jobs(), style=st.sampled_from(["2023.3", "2024.6", "2026.1"]))
 def test_leaves_are_exact_in_nsight_reports(job: Job, style: str) -> None:
     check_exact(simulate(job), style)
+
+
+@random_jobs(0.15)
+@given(job=jobs(("dp", "fsdp")))
+def test_critical_path_is_exact(job: Job) -> None:
+    """Leaves, length and the ranks that it runs over (one collective at a time, so it is unique)."""
+    sim = simulate(replace(job, faults=tuple(f for f in job.faults if not isinstance(f, MissingRanks))))
+    known = truth(sim)
+    for row in analyse(sim).critical_path:
+        path = critical_path(sim, known, row.step)
+        assert row.wall_ns == path.wall == sum(path.leaves.values())
+        assert {k: v for k, v in row.leaves_ns.items() if v} == path.leaves
+        assert row.hops == path.hops
 
 
 def offset_errors(result: Result, known: Truth, clock: HostClock) -> list[float]:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from simulator import job as f
 from simulator.job import Job
+from simulator.network import Network
 
 MS = 1_000_000
 LAYOUTS = (("dp", 1, 1), ("fsdp", 1, 1), ("tp", 2, 1), ("pp", 1, 2), ("ep", 1, 1))
@@ -99,5 +100,8 @@ def jobs(
         layer_bytes=draw(st.sampled_from([8_000_000, 48_000_000, 200_000_000])),
         buckets=draw(st.integers(1, 3)),
         micro_batches=3,
+        accumulate=draw(st.sampled_from([1, 1, 2])),
+        queue_limit=draw(st.sampled_from([1024, 1024, 16])),
+        net=Network(domain=draw(st.sampled_from([None, ranks]))),
         tick=tick,
     )

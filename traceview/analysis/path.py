@@ -128,9 +128,11 @@ class _Walker:
         spent: dict[int, int] = {}
         stop = walk.time
         for i in range(at, first - 1, -1):
-            spent[lane.leaf[i]] = spent.get(lane.leaf[i], 0) + stop - lane.bounds[i]
-            stop = lane.bounds[i]
-            if walk.true - (walk.time - stop) <= walk.floor:
+            left = walk.true - walk.floor - (walk.time - stop)
+            ns = min(stop - lane.bounds[i], left)  # here, not later: what lies below the floor is of this leaf
+            spent[lane.leaf[i]] = spent.get(lane.leaf[i], 0) + ns
+            stop -= ns
+            if ns == left:
                 break
         self._stay(walk, stop, spent)
 
