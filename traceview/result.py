@@ -150,6 +150,8 @@ class CollectiveRow(msgspec.Struct):
     """the NCCL log says that the data passes host memory; None = no log"""
     unstaged_peak: float | None = None
     """the bound if it did not"""
+    peers_ratio: float | None = None
+    """busbw over the median of the other groups of the same class; None with fewer than three groups"""
     pcie: float | None = None
     """what PCIe allows a staged path, GB/s; half of a slot if GPU and NIC share the uplink"""
 

@@ -113,7 +113,7 @@ def test_a_slow_group_stands_out_among_its_peers() -> None:
         "dp2": "degraded",
         "dp3": "no peak known",
     }
-    assert rows["dp2"].facts["peers_ratio"] == "0.500"
+    assert rows["dp2"].peers_ratio == pytest.approx(0.5)
 
 
 def test_the_log_names_transport_and_algorithm() -> None:

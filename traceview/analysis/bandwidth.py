@@ -330,7 +330,7 @@ def _peers(rows: list[CollectiveRow], config: Config) -> None:
             ratio = (row.busbw or 0.0) / median(others) if others else None
             if ratio is None:
                 continue
-            row.facts["peers_ratio"] = f"{ratio:.3f}"
+            row.peers_ratio = ratio
             slow = ratio * config.class_transfer_ratio <= 1
             if slow and row.verdict in ("healthy", "no peak known"):
                 row.verdict = "degraded"
