@@ -118,12 +118,17 @@ def mark(name: str) -> Mark | None:
     (Mark(source='profiler_step', series='ProfilerStep', step=7), Mark(source='range', series='iteration', step=12))
     """
     if found := _STEP.match(name):
-        return Mark("profiler_step", "ProfilerStep", int(found.group(1)))
+        return Mark("profiler_step", "ProfilerStep", _count(found.group(1)))
     if _OPTIMIZER.search(name):
         return Mark("optimizer", name, None)
     for pattern, series in _UNCOUNTED:
         if pattern.search(name):
             return Mark("range", series, None)
     if found := _COUNTED.match(name):
-        return Mark("range", found.group(1).strip(" #_:=[(-"), int(found.group(2)))
+        return Mark("range", found.group(1).strip(" #_:=[(-"), _count(found.group(2)))
     return None
+
+
+def _count(digits: str) -> int | None:
+    """The number in a step's name; None for one that no step counter reaches."""
+    return int(digits) if len(digits) <= 18 else None

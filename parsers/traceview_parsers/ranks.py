@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from traceview.errors import TraceviewError
-from traceview.run import Part
+from traceview.run import Part, PartMeta
 
 # Of a file or folder name; the first that hits. Group 1 is the rank.
 _NAMES = (
@@ -20,6 +20,7 @@ _NAMES = (
 _DIMENSIONS = ("dp", "pp", "ep", "tp")
 _DIMENSION = re.compile(r"(?<![a-z])(dp|pp|ep|tp)[-_=]?(\d+)", re.I)
 _NUMBER = re.compile(r"\d+")
+MOST_RANKS = 1 << 20  # no job has more: a larger number in a file or a name is none of a rank
 
 
 def assign(parts: Sequence[Part], rank_regex: str | None) -> list[str]:
@@ -27,9 +28,10 @@ def assign(parts: Sequence[Part], rank_regex: str | None) -> list[str]:
 
     Raises TraceviewError if ``rank_regex`` is no regular expression or has no number for a file.
     """
+    notes = [note for part in parts for note in _impossible(part.meta)]
     if rank_regex is not None:
         _by_user(parts, rank_regex)
-        return []
+        return notes
     open_ = [p for p in parts if p.meta.rank is None]
     if open_:
         for part, rank in zip(open_, _from_names([Path(p.meta.source.path) for p in open_]), strict=True):
@@ -42,11 +44,23 @@ def assign(parts: Sequence[Part], rank_regex: str | None) -> list[str]:
         part.meta.rank, part.meta.rank_source = next(free), "order"
     if len(parts) > 1 and rest:
         first, last = rest[0].meta, rest[-1].meta
-        return [
+        notes.append(
             f"no rank is told for {len(rest)} of {len(parts)} processes: numbered in order of their paths, "
             f"{first.source.path} is {first.rank}, {last.source.path} is {last.rank}; --rank-regex tells better"
-        ]
-    return []
+        )
+    return notes
+
+
+def _impossible(meta: PartMeta) -> list[str]:
+    """Forget a rank or world size that no job has; says so."""
+    notes = []
+    if meta.rank is not None and not 0 <= meta.rank < MOST_RANKS:
+        notes.append(f"{meta.source.path}: tells an impossible rank: not used")
+        meta.rank, meta.rank_source = None, ""
+    if meta.world_size is not None and not 0 < meta.world_size <= MOST_RANKS:
+        notes.append(f"{meta.source.path}: tells an impossible world size: not used")
+        meta.world_size = None
+    return notes
 
 
 def _by_user(parts: Sequence[Part], rank_regex: str) -> None:
@@ -61,8 +75,8 @@ def _by_user(parts: Sequence[Part], rank_regex: str) -> None:
     for part in parts:
         found = pattern.search(part.meta.source.path)
         text = (found["rank"] if "rank" in pattern.groupindex else found[1]) if found else None
-        if text is None or not text.isdigit():
-            raise TraceviewError(f"{part.meta.source.path}: --rank-regex {rank_regex!r} finds no number in this path")
+        if text is None or not text.isdecimal() or int(text) >= MOST_RANKS:
+            raise TraceviewError(f"{part.meta.source.path}: --rank-regex {rank_regex!r} finds no rank in this path")
         part.meta.rank, part.meta.rank_source = int(text), "user"
 
 
@@ -80,7 +94,7 @@ def _named(path: Path) -> int | None:
     for name in reversed(path.parts):
         for pattern in _NAMES:
             if found := pattern.search(name):
-                return int(found[1])
+                return int(found[1]) if int(found[1]) < MOST_RANKS else None
     return None
 
 

@@ -58,6 +58,8 @@ def test_kind(name: str, plain: str, kind: str) -> None:
         ("Optimizer.zero_grad#SGD.zero_grad", None),
         ("## backward ##", None),
         ("layer 3", None),
+        ("ProfilerStep#" + "9" * 5000, Mark("profiler_step", "ProfilerStep", None)),
+        ("iteration " + "9" * 19, Mark("range", "iteration", None)),
     ],
 )
 def test_mark(name: str, expected: Mark | None) -> None:

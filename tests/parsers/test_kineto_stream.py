@@ -173,6 +173,14 @@ def test_absolute_times_with_decimals_are_exact(tmp_path: Path, quote: str) -> N
     assert to_ns([e.ts for e in got]).tolist() == [171219549551_0000_000 + i * 1000 + i % 1000 for i in range(500)]
 
 
+@pytest.mark.parametrize(
+    "told", ["1e300", "-1e300", "1" + "0" * 5000, "9.3e15", "9300000000000000.1", "NaN", "inf", "today", '"', ""]
+)
+def test_what_no_time_can_be_is_missing(told: str) -> None:
+    assert text_ns(told.encode()) == MISSING
+    assert to_ns([told, 1.5]).tolist() == [MISSING, 1500]
+
+
 @given(ns=st.integers(0, int(EXACT_BELOW_US) * 1000 - 1))
 def test_relative_times_are_exact_in_float(ns: int) -> None:
     text = f"{ns // 1000}.{ns % 1000:03d}"

@@ -160,7 +160,19 @@ def test_metadata_beats_names_and_the_user_beats_both(tmp_path: Path, write: Wri
     assert run.parts[5].meta.rank_source == "user"
     assert "needs a group" in refusal(tmp_path, rank_regex="node")
     assert "no regular expression" in refusal(tmp_path, rank_regex="(")
-    assert "finds no number" in refusal(tmp_path, rank_regex="host(.)")
+    assert "finds no rank" in refusal(tmp_path, rank_regex="host(.)")
+
+
+@pytest.mark.parametrize("rank", [-1, 2**31, 10**30])
+def test_a_rank_that_cannot_be_is_not_believed(tmp_path: Path, write: Write, rank: int) -> None:
+    write("a.json", rank, 10**9)
+    write(f"rank{2**40}.json", 1, -2, pid=2)
+    run = open_run([tmp_path])
+    assert files(run) == {0: "a.json", 1: f"rank{2**40}.json"} and run.world_size is None
+    assert [p.split(": ")[1] for p in run.problems[:3]] == [
+        "tells an impossible rank",
+        *["tells an impossible world size"] * 2,
+    ]
 
 
 def test_order_is_the_last_resort_and_said(tmp_path: Path, write: Write) -> None:

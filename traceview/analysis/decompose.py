@@ -118,25 +118,25 @@ def _lane(device: int, ops: Ops, record: RankRecord, windows: Windows, host: Hos
     phases = OpPhases(given.row[rows], wait_end, given.second[rows], given.sub[rows])
     plain, moves = pieces(own, phases)
     found = layers(plain, moves)
-    start, end = _hull(own, windows, window, record.cover)
+    start, end = _hull(own, windows, window, record)
     gaps = find_gaps(own, join(list(found.values())), start, end) if len(ops) else host_gap(start, end, record.thread)
     uncovered = _uncovered(record, start, end)
     found |= {CODE["comm_host"]: host.comm.clip(start, end), CODE["uncovered"]: uncovered}
     return _Lane(device, rows, window, found, moves, gaps, uncovered)
 
 
-def _hull(ops: Ops, windows: Windows, window: Ints, cover: tuple[int, int] | None) -> tuple[int, int]:
+def _hull(ops: Ops, windows: Windows, window: Ints, record: RankRecord) -> tuple[int, int]:
     """From the first to the last instant of the device's windows, operations and record."""
     starts, ends = [windows.start[window].min()], [windows.end[window].max()]
     if len(ops):
         starts, ends = [*starts, ops.start.min()], [*ends, ops.end.max()]
-    if cover:
-        starts, ends = [*starts, cover[0]], [*ends, cover[1]]
+    if record.cover:
+        starts, ends = [*starts, record.cover[0]], [*ends, record.cover[1]]
     start, end = int(min(starts)), int(max(ends))
     if end - start >= LONGEST:
         raise TraceviewError(
-            f"time stamps of one rank span {(end - start) / 3.2e16:.0f} years, so its file mixes two clocks; "
-            "record it again, or leave that rank out"
+            f"time stamps of rank {record.rank} span {(end - start) / 3.2e16:.0f} years, so its file mixes "
+            "two clocks; record it again, or leave that rank out"
         )
     return start, end
 

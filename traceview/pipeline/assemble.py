@@ -183,7 +183,7 @@ def _collectives(
 def _quality(run: Run, base: Frame, across: Across, lanes: Lanes, notes: list[str]) -> QualityInfo:
     metas = [run.parts[r].meta.source for r in run.ranks] + [p.meta.source for p in run.logs]
     warnings = [*run.problems, *notes]
-    warnings += [f"{m.path}: not read: {'; '.join(m.warnings)}" for m in run.unread]
+    warnings += [f"not read: {'; '.join(m.warnings)}" for m in run.unread]
     warnings += [f"{m.path}: {w}" for m in metas for w in m.warnings]
     warnings += [*base.marks.notes, *across.matches.notes, *across.alignment.notes, *across.alignment.mismatches]
     doubtful: Counter[str] = Counter()

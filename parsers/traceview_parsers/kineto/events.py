@@ -6,6 +6,7 @@ nothing but itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
@@ -124,10 +125,13 @@ def integers(values: list[Any]) -> I64Array:
         return np.fromiter(map(_integer, values), np.int64, len(values))
 
 
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+
+
 def _integer(value: Any) -> int:
     if isinstance(value, str):
         digits = value.rsplit(" ", 1)[-1]
-        value = int(digits) if digits.lstrip("-").isdigit() else -1
+        value = int(digits) if _INTEGER.fullmatch(digits) else -1
     if not isinstance(value, int | float) or value != value:
         return -1
     return int(value) if -(2**63) <= value < 2**63 else -1

@@ -20,10 +20,11 @@ from traceview_parsers.kineto.collectives import collectives
 from traceview_parsers.kineto.columns import Array
 from traceview_parsers.kineto.comms import RECORD, CommStore, tells_collective
 from traceview_parsers.kineto.counters import CounterStore
-from traceview_parsers.kineto.events import MISSING, Events, integers, to_ns
+from traceview_parsers.kineto.events import MAX_US, MISSING, Events, integers, to_ns
 from traceview_parsers.kineto.gpu import RECORDS, GpuStore
 from traceview_parsers.kineto.host import HostStore, step_marks
 from traceview_parsers.kineto.stream import EventStream
+from traceview_parsers.kineto.vicinity import MAX_FAR, Vicinity
 from traceview_parsers.registry import Progress, ReadOptions
 
 # Category -> role. Capitals: torch 1.8-1.9.
@@ -73,6 +74,7 @@ class Collector:
         self.counters = CounterStore()
         self.events = 0
         self.without_time = 0
+        self.vicinity = Vicinity()
         self.negative = 0
         self.unknown: Counter[str] = Counter()
         self.marks: set[str] = set()
@@ -82,6 +84,7 @@ class Collector:
     def add(self, events: Events) -> None:
         """Take one chunk."""
         self.events += len(events)
+        self.vicinity.look(events)
         by_category: dict[str | None, Events] = defaultdict(list)
         for event in events:
             by_category[event.cat].append(event)
@@ -101,7 +104,8 @@ class Collector:
             self.counters.add_memory(memory, to_ns([e.ts for e in memory]))
         edges = [e.ts for e in events if e.ph == "i" and e.name is not None and e.name.startswith(_WINDOW_EDGES)]
         if edges:
-            self._cover(to_ns(edges))
+            times = to_ns(edges)
+            self._cover(times[self.vicinity.near(times, times)])
         lost = sum(e.ph == "X" for e in events)
         if lost:
             self.unknown["(none)"] += lost
@@ -114,15 +118,17 @@ class Collector:
 
     def _intervals(self, role: str, category: str, events: Events) -> None:
         start, length = to_ns([e.ts for e in events]), to_ns([e.dur for e in events])
-        usable = (start != MISSING) & (length != MISSING)
+        timed = (start != MISSING) & (length != MISSING)
+        end = start + np.maximum(length, 0)
+        usable = timed & self.vicinity.near(start, end)
         if not usable.all():
-            self.without_time += int((~usable).sum())
+            self.without_time += int((~timed).sum())
+            self.vicinity.far += int((timed & ~usable).sum())
             events = [e for e, ok in zip(events, usable.tolist(), strict=True) if ok]
-            start, length = start[usable], length[usable]
+            start, end, length = start[usable], end[usable], length[usable]
         if not events:
             return
         self.negative += int((length < 0).sum())
-        end = start + np.maximum(length, 0)
         if category[:1].isupper() and role != "window":
             self.marks.add("capitals")
         if (start % 1000).any():
@@ -193,6 +199,9 @@ def read_file(path: Path, out: Path, options: ReadOptions, progress: Progress | 
         if collector.last < collector.first:
             count = f"{path}: {collector.events} events, but none of them is an activity"
             raise TraceviewError(f"{count}; record with CPU or CUDA activity")
+        if collector.vicinity.far > MAX_FAR * collector.events:
+            far = f"{path}: {collector.vicinity.far} of {collector.events} events lie over a month from the others"
+            raise TraceviewError(f"{far}, so its time stamps mix two clocks; record it again")
         finish = _Finish(path, stream, collector)
         return write_part(out, finish.part, finish.tables())
 
@@ -204,6 +213,8 @@ class _Finish:
         self._stream, self._c = stream, collector
         self._found = metadata.metadata(stream)
         self._base = metadata.base_time(self._found)
+        if max(abs(collector.first), abs(collector.last)) + self._base >= MAX_US * 1000:
+            self._base = 0
         source = SourceMeta(path=str(path), format="kineto", bytes=path.stat().st_size, events=collector.events)
         self.part = PartMeta(source=source)
         self.part.cover_start, self.part.cover_end = collector.first + self._base, collector.last + self._base
@@ -258,7 +269,7 @@ def _account(source: SourceMeta, stream: EventStream, c: Collector, found: dict[
     source.schema_class = metadata.schema_class(found, c.marks)
     source.repaired = stream.repaired + facts.clipped + c.negative
     source.quarantined = stream.quarantined
-    source.dropped = facts.duplicates + facts.empty + c.host.duplicates + c.without_time
+    source.dropped = facts.duplicates + facts.empty + c.host.duplicates + c.without_time + c.vicinity.far
     source.truncated = stream.truncated
     source.losses = stream.losses
     source.warnings += stream.warnings
@@ -266,6 +277,7 @@ def _account(source: SourceMeta, stream: EventStream, c: Collector, found: dict[
         "duplicate_events": facts.duplicates + c.host.duplicates,
         "empty_gpu_records": facts.empty,
         "events_without_time": c.without_time,
+        "events_far_away": c.vicinity.far,
         "negative_durations": c.negative,
         "mended_events": stream.repaired,
         "clipped_overflows": facts.clipped,
@@ -274,6 +286,8 @@ def _account(source: SourceMeta, stream: EventStream, c: Collector, found: dict[
         "gpu_records_linked": facts.linked,
     }
     source.facts |= {name: str(n) for name, n in counts.items() if n}
+    if c.vicinity.far:
+        source.warnings.append(f"{c.vicinity.far} events lie over a month from the others: left out")
     if facts.external_is_correlation:
         source.facts["external_id"] = "equals correlation"
     if c.unknown:

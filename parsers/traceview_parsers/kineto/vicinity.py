@@ -1,0 +1,36 @@
+"""Which events belong to one record: one damaged digit of a time must not stretch it over years."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceview_parsers.kineto.columns import Array
+from traceview_parsers.kineto.events import MISSING, Events, to_ns
+
+SPAN_NS = 30 * 86_400 * 1_000_000_000  # no profiler records for a month
+MAX_FAR = 0.01  # a larger share is no damage: the file mixes two clocks
+
+
+class Vicinity:
+    """Tells times near the middle of a file's first events from those that cannot be of the same record."""
+
+    def __init__(self) -> None:
+        self._middle: int | None = None
+        self.far = 0
+
+    def look(self, events: Events) -> None:
+        """Learn from the first chunk with activities where the record is."""
+        if self._middle is not None:
+            return
+        times = to_ns([e.ts for e in events if e.dur is not None])
+        times = times[(times != MISSING) & (times != 0)]
+        if len(times):
+            self._middle = int(np.median(times))
+
+    def near(self, start: Array, end: Array) -> Array:
+        """Mask of the intervals near the others; time 0 means "not collected" and is told apart later."""
+        if self._middle is None:
+            return np.ones(len(start), np.bool_)
+        uncollected = (start == 0) & (end == 0)
+        near: Array = uncollected | ((start >= self._middle - SPAN_NS) & (end <= self._middle + SPAN_NS))
+        return near

@@ -1,0 +1,43 @@
+"""Damaged values in an otherwise sound trace: what is intact is kept, what is not is counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from traceview.errors import TraceviewError
+from traceview.schema import GPU_OPS
+from traceview_parsers import open_run
+
+Write = Callable[..., Path]
+YEAR_US = 365 * 86_400 * 1e6
+
+
+def change(path: Path, edit: Callable[[list[dict[str, Any]]], None]) -> None:
+    document = json.loads(path.read_bytes())
+    edit(document["traceEvents"])
+    path.write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize("fault", [{"ts": YEAR_US}, {"ts": -YEAR_US}, {"dur": YEAR_US}, {"ts": 1e300}, {"ts": "x"}])
+def test_one_damaged_time_costs_one_event(tmp_path: Path, write: Write, fault: dict[str, Any]) -> None:
+    path = write("t.json")
+    kernel = json.loads(path.read_bytes())["traceEvents"][-1]
+    change(path, lambda events: events.extend([{**kernel, "ts": 100.0 + i} for i in range(200)] + [kernel | fault]))
+    run = open_run([path], cache=False)
+    meta = run.parts[0].meta
+    assert len(run.table(GPU_OPS, 0)) == 201 and meta.source.dropped == 1
+    assert (meta.cover_end or 0) - (meta.cover_start or 0) < 1_000_000
+
+
+def test_two_clocks_in_one_file_are_refused(write: Write) -> None:
+    path = write("t.json")
+    change(
+        path, lambda events: [e.update(ts=e["ts"] + 50 * YEAR_US) for e in events if e["cat"] == "kernel"] and None
+    )
+    with pytest.raises(TraceviewError, match=r"t.json: 1 of 4 events lie over a month .* mix two clocks"):
+        open_run([path], cache=False)
