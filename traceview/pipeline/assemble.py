@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from traceview import __version__
-from traceview.analysis import bandwidth, kernels, rollup
+from traceview.analysis import bandwidth, estimate, kernels, rollup
 from traceview.analysis.findings import find_all
 from traceview.analysis.verdict import judge
 from traceview.config import Config
@@ -72,6 +72,7 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
         thresholds=config.as_dict(),
         tool_version=__version__,
     )
+    result.metrics["straggler_wait_at_least"] = _wait_at_least(base, across, lanes, result)
     _lateness(result)
     for window in result.window_rows:
         window.late_ns = blamed.found.late_ns.get((window.rank, window.step))
@@ -161,6 +162,17 @@ def _goodput(lanes: Lanes, compute: int, opaque: int, wall: int) -> Metric:
     fused = any(w.sub_ns.get("compute.fused_comm") for w in lanes.windows)
     if metric.value is not None and (opaque or fused):
         metric.quality = "upper_bound"
+    return metric
+
+
+def _wait_at_least(base: Frame, across: Across, lanes: Lanes, result: Result) -> Metric:
+    """The lower end of the straggler wait when members are missing; at most all that is unresolved comes on top."""
+    above, n = estimate.waiting_at_least(base.collectives, across.waits.phases, lanes.exposed_of_row, base.used_row)
+    known = result.budget.sub_ns.get("comm_wait.nxn", 0)
+    basis = "straggler wait, plus what unresolved collectives expose beyond the fastest of their class, / wall"
+    metric = rows.ratio(known + above, result.budget.wall_ns, basis, n)
+    if metric.value is not None and n:
+        metric.quality = "lower_bound"
     return metric
 
 

@@ -26,10 +26,27 @@ def find(result: Result, config: Config) -> list[Finding]:
             saving_ns_per_step=None,
             basis="communication kernels that could not be matched with all members of their group",
             confidence="proved",
-            evidence=[f"{units.time(ns)} a step", why, *[m.note for m in result.matching if m.note][:3]],
+            evidence=[
+                f"{units.time(ns)} a step",
+                why,
+                *_interval(result),
+                *[m.note for m in result.matching if m.note][:3],
+            ],
             advice="Give the traces of all ranks of a group, recorded with PyTorch 2.4 or later.",
             where=worst(result, "comm_unresolved"),
             owner="capture",
             section="communication",
         )
+    ]
+
+
+def _interval(result: Result) -> list[str]:
+    """From the ranks that are there: between which shares of the step the waiting lies."""
+    least = result.metrics.get("straggler_wait_at_least")
+    if least is None or least.value is None or least.quality != "lower_bound":
+        return []
+    most = result.budget.sub_ns.get("comm_wait.nxn", 0) + result.budget.leaves_ns["comm_unresolved"]
+    return [
+        f"an estimate: between {units.share(least.value)} and {units.share(most / result.budget.wall_ns)} of the step "
+        f"is waiting ({least.n} collectives against the fastest of their class)"
     ]

@@ -1,0 +1,41 @@
+"""How much of the unresolved communication is waiting, when the peers are missing (METHODS k.3).
+
+From one rank alone a collective's waiting cannot be told, but the transfer takes no longer than the fastest of its
+class did as a whole: what is exposed beyond that is waiting. All of the rest may be waiting too. The interval stands
+beside ``comm_unresolved``, never inside it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from traceview.analysis.types import UNRESOLVED, Bools, Ints, Phases
+
+LEAST = 3
+"""collectives of a class; fewer have no smallest to compare with"""
+
+
+def waiting_at_least(collectives: Any, phases: Phases, exposed: Ints, used: Bools) -> tuple[int, int]:
+    """(ns of exposed unresolved communication beyond the smallest of its class, number of collectives compared).
+
+    A class is (rank, group, kind, size). ``exposed``: ns per row; ``used``: rows of used steps.
+    """
+    rows = pl.DataFrame(
+        {
+            "rank": collectives["rank"].to_numpy(),
+            "group": pl.from_arrow(collectives["group"]).cast(pl.String),
+            "kind": pl.from_arrow(collectives["kind"]).cast(pl.String),
+            "bytes": pl.from_arrow(collectives["bytes"]),
+            "name": pl.from_arrow(collectives["name"]).cast(pl.String),
+            "ns": collectives["end"].to_numpy() - collectives["start"].to_numpy(),
+            "exposed": exposed,
+            "open": (phases.second == UNRESOLVED) & used,
+        }
+    ).filter(pl.col("open"))
+    keys = ["rank", "group", "kind", "bytes", "name"]
+    rows = rows.with_columns(least=pl.col("ns").min().over(keys), n=pl.len().over(keys)).filter(pl.col("n") >= LEAST)
+    above = (pl.col("exposed") - pl.col("least")).clip(lower_bound=0).sum()
+    found = rows.select(above=above, n=pl.len())
+    return int(found["above"][0] or 0), int(found["n"][0])
