@@ -47,6 +47,6 @@ def _interval(result: Result) -> list[str]:
         return []
     most = result.budget.sub_ns.get("comm_wait.nxn", 0) + result.budget.leaves_ns["comm_unresolved"]
     return [
-        f"an estimate: between {units.share(least.value)} and {units.share(most / result.budget.wall_ns)} of the step "
-        f"is waiting ({least.n} collectives against the fastest of their class)"
+        f"an estimate: between {units.share(least.value)} and {units.share(most / result.budget.wall_ns)} of the step"
+        f" is waiting ({least.n} collectives against the fastest of their class)"
     ]
