@@ -119,9 +119,6 @@ COLUMNS = {
     "place": "What is slow as one: gpu, node (>= 75 % of a host's ranks late), stage, replica or rail.",
     "cause": "The largest positive term of the exact explanation of the lateness.",
     "term": "Difference of one leaf between the late rank and the reference rank; the terms add up to the lateness.",
-    "share_terms": "The term divided by the sum of the positive terms.",
-    "reference_rank": "The member with the median arrival, against which the lateness is explained.",
-    "explanation": "The cause in a sentence.",
     "quality": "proved | estimated | lower bound | upper bound | unavailable.",
     "names": "Kernels or ranges that differ from the reference rank, the largest first.",
     "group": "Process group or communicator.",
@@ -200,7 +197,6 @@ COLUMNS = {
 
 TITLES = {
     "straggler": "Straggler: a rank that makes others wait. It is the one with the least communication time.",
-    "goodput_ceiling": "Goodput x peak: what utilisation the lost time leaves possible.",
     "confidence": "proved: follows from the stamps within the clock error; likely and possible: evidence is named; "
     "cannot tell: something is missing.",
     "rank_time": "Sum over ranks of the used windows; 100 % of the bar.",

@@ -127,9 +127,8 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
 }
 
 
-def metric(name: str, value: float | None, unit: str) -> str:
+def metric(value: float | None, unit: str) -> str:
     """A metric in the unit of a person: ns as time, fractions in %, GB/s, the rest with its unit."""
-    del name
     if value is None:
         return "unavailable"
     if unit == "ns":
@@ -141,16 +140,13 @@ def metric(name: str, value: float | None, unit: str) -> str:
     return f"{_rate(value)} {clean(unit, 20)}"
 
 
-def group_columns(rows: Sequence[Any], kind: str, ranks: int = 1) -> tuple[Column, ...]:
-    """A column for each group that occurs in ``rows``: share of the row's leaves, or mean time over ``ranks``."""
+def group_columns(rows: Sequence[Any]) -> tuple[Column, ...]:
+    """A column for each group that occurs in ``rows``: its share of the row's leaves."""
     seen: dict[str, int] = dict.fromkeys(GROUPS, 0)
     for row in rows:
         for group, ns in group_ns(row.leaves_ns, row.sub_ns).items():
             seen[group] += ns
-    used = [g for g, ns in seen.items() if ns]
-    if kind == "share":
-        return tuple(Column(GROUP_KEYS[g][1], "share", _share_of(g), f"group.{g}") for g in used)
-    return tuple(Column(GROUP_KEYS[g][1], "time", _mean_of(g, ranks), f"group.{g}", 2) for g in used)
+    return tuple(Column(GROUP_KEYS[g][1], "share", _share_of(g), f"group.{g}") for g, ns in seen.items() if ns)
 
 
 def _share_of(group: str) -> Callable[[Any], float | None]:
@@ -160,10 +156,6 @@ def _share_of(group: str) -> Callable[[Any], float | None]:
         return by_group[group] / total if total else None
 
     return get
-
-
-def _mean_of(group: str, ranks: int) -> Callable[[Any], int]:
-    return lambda row: group_ns(row.leaves_ns, row.sub_ns)[group] // max(ranks, 1)
 
 
 def group_parts(row: Any) -> list[tuple[str, int]]:

@@ -119,7 +119,7 @@ def _tile(label: str, value: Metric | None, define: str) -> Tile:
     if value is None or value.value is None:
         return Tile(label, "-", clean(value.basis, 140) if value else "not measured", define)
     mark = {"upper_bound": "≤ ", "lower_bound": "≥ ", "estimated": "≈ "}.get(value.quality, "")
-    return Tile(label, mark + metric(define, value.value, value.unit), clean(value.basis, 140), define)
+    return Tile(label, mark + metric(value.value, value.unit), clean(value.basis, 140), define)
 
 
 def _busbw(result: Result) -> Tile:
@@ -131,9 +131,7 @@ def _busbw(result: Result) -> Tile:
     bound = (
         f"{units.share(row.efficiency)} of {row.peak:,.0f} GB/s" if row.efficiency and row.peak else "bound unknown"
     )
-    return Tile(
-        f"{clean(row.kind, 20)} busbw", metric("busbw", row.busbw, "GB/s"), f"{bound}, {row.size_class}", "busbw"
-    )
+    return Tile(f"{clean(row.kind, 20)} busbw", metric(row.busbw, "GB/s"), f"{bound}, {row.size_class}", "busbw")
 
 
 def _steps(result: Result) -> Tile:

@@ -23,7 +23,7 @@ def steps(result: Result) -> View:
         Column("max", "time", at("max_ns"), "max", 1),
         Column("slowest", "id", at("slowest_rank"), "slowest_rank", 1),
         Column("slow", "flag", at("outlier"), "outlier", 1),
-        *group_columns(rows, "share"),
+        *group_columns(rows),
     )
     return View(
         "steps",
@@ -47,7 +47,7 @@ def ranks(result: Result) -> View:
         Column("model", "name", at("device_name"), "device_name", 2),
         Column("rank time", "time", at("wall_ns"), "ranks.wall"),
         Column("late", "time", at("late_ns"), "late"),
-        *group_columns(rows, "share"),
+        *group_columns(rows),
         Column("cut", "flag", at("truncated"), "truncated", 2),
     )
     return View(
@@ -279,7 +279,7 @@ def path(result: Result) -> View:
     columns = (
         Column("step", "id", at("step"), "step"),
         Column("span", "time", at("wall_ns"), "path.wall"),
-        *group_columns(rows, "share"),
+        *group_columns(rows),
         Column("ranks visited", "text", lambda r: " → ".join(map(str, r.hops[:12])), "hops", 2),
     )
     return View(
@@ -305,7 +305,7 @@ def metrics(result: Result) -> View:
     """Every metric with its basis and quality."""
     columns = (
         Column("metric", "name", lambda m: m[0].replace("_", " "), "value"),
-        Column("value", "text", lambda m: metric(m[0], m[1].value, m[1].unit), "value"),
+        Column("value", "text", lambda m: metric(m[1].value, m[1].unit), "value"),
         Column("n", "int", lambda m: m[1].n, "n"),
         Column("quality", "text", lambda m: m[1].quality.replace("_", " "), "quality"),
         Column("basis", "prose", lambda m: m[1].basis, "basis", 2),

@@ -101,7 +101,7 @@ def after_timeline(result: Result, env: Environment) -> list[Section]:
             "Critical path",
             "",
             (),
-            [grid(views.path(result), 20, stack=False)],
+            [grid(views.path(result), 20)],
         ),
         Section(
             "clocks",
