@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from traceview.errors import TraceviewError
+
 # A thread in one of these waits for input data; searched, case-insensitive. ReadOptions.data_names adds to them.
 DATA_NAMES = (
     r"DataLoader.*__next__|_(Single|Multi)ProcessDataLoaderIter",  # torch
@@ -66,7 +68,12 @@ class HostNames:
 
     @classmethod
     def of(cls, more: tuple[str, ...] = ()) -> HostNames:
-        """With more data-range patterns; ``re.error`` for one that is no regular expression."""
+        """With more data-range patterns; TraceviewError for one that is no regular expression."""
+        for pattern in more:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise TraceviewError(f"data range pattern {pattern!r}: no regular expression ({error})") from error
         return cls(re.compile("|".join(f"(?:{p})" for p in (*DATA_NAMES, *more)), re.I))
 
     def kind(self, name: str, plain: str) -> str:

@@ -180,8 +180,8 @@ def read_input(store: Store, path: Path, key: str, options: ReadOptions, progres
 def _read_in_workers(
     todo: dict[str, Input], store: Store, options: ReadOptions, workers: int, meter: _Meter
 ) -> dict[str, str]:
-    """Batches of about equal size, largest inputs first, each in a process of its own."""
-    batches: list[list[str]] = [[] for _ in range(min(len(todo), workers * 4))]
+    """Batches of about equal size, one per worker: starting a process costs as much as 40 MB of JSON."""
+    batches: list[list[str]] = [[] for _ in range(min(len(todo), workers))]
     loads = [0] * len(batches)
     for key in sorted(todo, key=lambda k: -todo[k].bytes):
         least = loads.index(min(loads))

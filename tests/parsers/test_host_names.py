@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from traceview.errors import TraceviewError
 from traceview_parsers.host_names import HostNames, Mark, mark
 
 
@@ -28,6 +29,11 @@ from traceview_parsers.host_names import HostNames, Mark, mark
 )
 def test_kind(name: str, plain: str, kind: str) -> None:
     assert HostNames.of(("^my_loader$",)).kind(name, plain) == kind
+
+
+def test_a_pattern_that_is_none() -> None:
+    with pytest.raises(TraceviewError, match="no regular expression"):
+        HostNames.of(("(",))
 
 
 @pytest.mark.parametrize(
