@@ -114,6 +114,32 @@ def test_streams_of_several_contexts_are_kept_apart(tmp_path: Path) -> None:
     assert len(set(part.table(GPU_OPS)["stream"].to_pylist())) == 2
 
 
+def test_devices_of_one_process_the_busiest_first(tmp_path: Path) -> None:
+    kernels = [kernel(1, 2, 10, 1), kernel(1, 2, 10, 2, deviceId=3), kernel(3, 4, 10, 3, deviceId=3)]
+    part = one(
+        tmp_path, strings("k") | {KERNEL: kernels, "TARGET_INFO_GPU": [{"id": 3, "name": "B200", "cuDevice": 3}]}
+    )
+    assert (part.meta.devices, part.meta.device_name) == ([3, 0], "B200")
+    assert part.table(GPU_OPS)["device"].to_pylist() == [0, 3, 3]
+
+
+def test_what_is_true_of_the_file_is_said_once(tmp_path: Path) -> None:
+    other = PID + (1 << 24)
+    first, second = parts_of(
+        tmp_path, strings("k") | {KERNEL: [kernel(1, 2, 10, 1), kernel(1, 2, 10, 1, globalPid=other)]}
+    )
+    assert first.meta.source.warnings and not second.meta.source.warnings
+
+
+def test_a_write_ahead_log_is_mentioned_and_left_alone(tmp_path: Path) -> None:
+    path = write_sqlite(tmp_path / "x.sqlite", strings("k") | {KERNEL: [kernel(1, 2, 10, 1)]})
+    log = tmp_path / "x.sqlite-wal"
+    log.write_bytes(b"some pages")
+    (part,) = nsight.read(path, tmp_path / "out", ReadOptions(), None)
+    assert any(log.name in w for w in part.meta.source.warnings)
+    assert log.read_bytes() == b"some pages"
+
+
 def test_nvtx_names_kinds_and_ranges_without_end(tmp_path: Path) -> None:
     rows = [
         {"start": -9, "end": None, "eventType": 75, "text": "mine", "globalTid": TID, "domainId": 1},

@@ -37,6 +37,12 @@ class ReportReader:
         self.source = source
         self.out = out
         self.report: Report = read_report(source, path)
+        self._said: set[str] = set()
+        log = path.with_name(path.name + "-wal")
+        if log.is_file() and log.stat().st_size:
+            self.report.warnings.append(
+                f"rows still in {log.name} are not read: merge them with `sqlite3 FILE VACUUM`"
+            )
         self.scratch = out / _SCRATCH
         self.scratch.mkdir(parents=True)
         self.names = Names(source)
@@ -121,7 +127,9 @@ class ReportReader:
                 "NCCL ranges without message sizes and communicators: export with `nsys export --include-blobs=true`"
             )
         warnings += [f"{table} could not be read to its end" for table in self.source.damage]
-        devices = process.gpu.groups
+        warnings = [w for w in warnings if w not in self._said]  # what is true of the file is said once
+        self._said.update(warnings)
+        devices = sorted(process.gpu.sizes, key=lambda d: (-process.gpu.sizes[d], d))
         return PartMeta(
             source=SourceMeta(
                 path=str(self.path),

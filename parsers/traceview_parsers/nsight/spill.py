@@ -60,6 +60,11 @@ class SortedSpill:
         self.rows += len(rows)
 
     @property
+    def sizes(self) -> dict[int, int]:
+        """Rows per group."""
+        return {group: sum(r.rows for r in runs) for group, runs in self._runs.items()}
+
+    @property
     def groups(self) -> list[int]:
         """Groups that have rows, ascending."""
         return sorted(self._runs)
