@@ -6,10 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from traceview.analysis.topology import differences, nic_shared, notices, story
 from traceview.schema import LOG_TABLES
+from traceview.schema.nccl import NCCL_LINKS
 from traceview_parsers import nccl_log
 from traceview_parsers.registry import ReadOptions
 
@@ -93,6 +95,19 @@ def test_errors_come_with_their_meaning(load: Load, shared_dir: Path) -> None:
     told = story(tables)
     assert any(t.startswith("Error (1x, h100-28:238)") and "not mapped for the NIC" in t for t in told)
     assert [n[:17] for n in notices(tables)] == ["NCCL log: Error (", "NCCL log: Error ("]
+
+
+def test_a_topology_file_names_the_narrow_link() -> None:
+    gpu = {"device": "gpu", "pcie_gts": 16.0, "rank": None}
+    rows = [gpu | {"name": str(i), "pcie_width": 8 if i == 2 else 16} for i in range(4)]
+    rows += [{"device": "nvlink", "name": str(i), "links": 12} for i in range(4)]
+    rows += [{"device": "nic", "name": "mlx5_0", "gbs": 25.0}]
+    tables = {t.name: t.empty(stored=True) for t in LOG_TABLES}
+    tables["nccl_links"] = pa.Table.from_pylist(rows, schema=NCCL_LINKS.arrow(stored=True))
+    assert story(tables) == [
+        "Topology file: 4 GPUs with 12 NVLinks each; NICs: mlx5_0 25 GB/s",
+        "Narrower PCIe link than the other GPUs: GPU 2 16 GT/s x8",
+    ]
 
 
 def test_an_empty_log_tells_nothing() -> None:

@@ -29,6 +29,7 @@ def story(tables: Mapping[str, Any]) -> list[str]:
         *_volumes(procs, comms, tables["nccl_calls"]),
         *[f"Hosts differ: {d.text}" for d in differences(procs)],
         *[f"NIC shared: {s.text}" for s in nic_shared(procs, tables["nccl_edges"])],
+        *_topology_file(tables["nccl_links"].to_pylist()),
         *_measured(tables["nccl_bench"]),
         *_messages(tables["nccl_messages"]),
     ]
@@ -285,6 +286,27 @@ def nic_shared(procs: list[Row], edges: Any) -> list[Shared]:
         if len(by) > 1 and idle:
             out.append(Shared(where, names[where].get(nic, f"NIC {nic}"), sorted(by), idle))
     return out
+
+
+def _topology_file(rows: list[Row]) -> list[str]:
+    """GPUs, NVLinks and NICs of a topology file, and the GPUs whose PCIe link is narrower than the others'."""
+    gpus = [r for r in rows if r["device"] == "gpu"]
+    if not gpus:
+        return []
+    nvlinks = Counter[str]()
+    for r in rows:
+        nvlinks[r["name"]] += (r["links"] or 0) if r["device"] == "nvlink" else 0
+    per_gpu = Counter(nvlinks[g["name"]] for g in gpus)
+    links = ", ".join(f"{n} NVLinks" if n else "no NVLink" for n in sorted(per_gpu, reverse=True))
+    nics = Counter(f"{r['name']} {r['gbs'] or 0:.4g} GB/s" for r in rows if r["device"] == "nic")
+    out = [f"Topology file: {len(gpus)} GPUs with {links} each; NICs: {_some(sorted(nics)) or 'none'}"]
+    width = {g["name"]: g["pcie_gts"] * g["pcie_width"] for g in gpus if g["pcie_gts"] and g["pcie_width"]}
+    slow = [
+        f"GPU {g['name']} {g['pcie_gts']:.3g} GT/s x{g['pcie_width']}"
+        for g in gpus
+        if g["name"] in width and width[g["name"]] < max(width.values())
+    ]
+    return [*out, f"Narrower PCIe link than the other GPUs: {_some(slow)}"] if slow else out
 
 
 def _measured(bench: Any) -> list[str]:
