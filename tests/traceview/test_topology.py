@@ -44,7 +44,7 @@ def init(rank: int, ranks: int, **more: str) -> str:
 def test_a_real_log(load: Load, shared_dir: Path) -> None:
     text = (shared_dir / "traces/nccl/13_2node_gdr_off_all_reduce.txt").read_text()
     assert story(load(text)) == [
-        "NCCL 2.16.5: 2 processes on 2 hosts: n013 (rank 1), n014 (rank 0)",
+        "NCCL 2.16.5 (CUDA 11.8): 2 processes on 2 hosts: n013 (rank 1), n014 (rank 0)",
         "Network IB; NICs mlx5_2:1/IB; 25 GB/s a host",
         "Communicator 0x75d37966778428c0 (2 ranks on 2 hosts, 2 channels): NET/IB without GPUDirect",
         "Through host memory: 0->1 NET/IB, 1->0 NET/IB; GPUDirect RDMA is off (NIC 0: distance PHB > PXB)"

@@ -70,7 +70,7 @@ def _machine(procs: list[Row]) -> list[str]:
     by_host: dict[str, list[int]] = defaultdict(list)
     for p in procs:
         by_host[p["host"]].append(p["rank"] if p["rank"] is not None else -1)
-    versions = Counter(f"{p['vendor'].upper()} {p['version'] or 'of unknown version'}" for p in procs)
+    versions = Counter(_library(p) for p in procs)
     hosts = [f"{h} ({_ranks(r)})" for h, r in sorted(by_host.items())]
     count = f"{len(procs)} {_plural('process', len(procs))} on {len(by_host)} {_plural('host', len(by_host))}"
     out = [f"{', '.join(versions)}: {count}: {_some(hosts)}"]
@@ -82,6 +82,11 @@ def _machine(procs: list[Row]) -> list[str]:
         what += f"; NICs {nics.most_common(1)[0][0]}" if nics else ""
         out.append(what + (f"; {speed.most_common(1)[0][0]:.4g} GB/s a host" if speed else ""))
     return out
+
+
+def _library(proc: Row) -> str:
+    cuda = f" (CUDA {proc['cuda']})" if proc["cuda"] and proc["vendor"] == "nccl" else ""
+    return f"{proc['vendor'].upper()} {proc['version'] or 'of unknown version'}{cuda}"
 
 
 def _plural(word: str, n: int) -> str:
@@ -235,7 +240,12 @@ def differences(procs: list[Row]) -> list[Difference]:
 def _facts(proc: Row) -> dict[str, str]:
     out = {
         name: str(proc[column])
-        for name, column in (("NCCL version", "version"), ("network", "network"), ("NIC GB/s", "nic_gbs"))
+        for name, column in (
+            ("NCCL version", "version"),
+            ("CUDA version", "cuda"),
+            ("network", "network"),
+            ("NIC GB/s", "nic_gbs"),
+        )
         if proc[column] is not None
     }
     if proc["nics"]:

@@ -28,6 +28,7 @@ NCCL_PROCS = Table(
         Column("vendor", CODE, "nccl or rccl", values=("nccl", "rccl")),
         Column("version", NAME, "library version", nullable=True),
         Column("version_basis", CODE, "how the version is known", nullable=True, values=FACT_BASES),
+        Column("cuda", NAME, "CUDA (HIP) version that the library was built for", nullable=True),
         Column("network", NAME, "network that NCCL chose: IB, Socket, a plug-in", nullable=True),
         Column("nics", NAME, "NICs as '0=mlx5_0:1/IB;1=...'", nullable=True),
         Column("nic_gbs", F64, "bandwidth of all its NICs together, GB/s, one direction", nullable=True),

@@ -178,6 +178,7 @@ def _proc_row(proc: Proc, state: State) -> dict[str, Any]:
         "vendor": proc.vendor if proc.version else state.vendor,
         "version": version,
         "version_basis": None if version is None else ("logged" if proc.version else "inferred"),
+        "cuda": proc.cuda or state.cuda,
         "network": proc.network,
         "nics": ";".join(f"{i}={n}" for i, n in sorted(proc.nics.items())) or None,
         "nic_gbs": sum(proc.nic_gbs.values()) or None,
