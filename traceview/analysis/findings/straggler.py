@@ -51,15 +51,11 @@ def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int) ->
     name = f"{who} (ranks {ranks})" if who.startswith("node") else f"{who} on {first.host.lstrip('?')}"
     what = f"computes {first.slowdown:.2f}x slower than its peers" if first.slowdown else CAUSE_WORDS[first.cause]
     others = len(result.run.ranks) - len(rows)
-    lost = sum(r.origin_blame_ns for r in rows)
     evidence = [
-        f"late in {first.late_steps} of {first.steps} steps, last in {first.last_count} of {first.collectives}",
-        f"the other ranks lose {units.time(lost)} of GPU time to it in the captured steps",
+        f"late in {first.late_steps} of {first.steps} steps, "
+        f"last in {first.last_count} of {first.collectives} collectives",
+        *(part for part in first.explanation.split("; ") if part),
     ]
-    if first.explanation:
-        evidence.append(first.explanation)
-    if first.names:
-        evidence.append("differs in: " + "; ".join(n[:80] for n in first.names[:3]))
     window = worst_of_rank(result, first.rank)
     return Finding(
         id=f"straggler-{first.rank}",
