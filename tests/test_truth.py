@@ -22,6 +22,7 @@ from simulator import (
     AllocatorStorm,
     AxisShift,
     ClockOffset,
+    DroppedStart,
     Job,
     MissingRanks,
     Sim,
@@ -132,6 +133,26 @@ def test_critical_path_is_exact(job: Job) -> None:
         assert row.wall_ns == path.wall == sum(path.leaves.values())
         assert {k: v for k, v in row.leaves_ns.items() if v} == path.leaves
         assert row.hops == path.hops
+
+
+@random_jobs(0.15)
+@given(job=jobs(("dp", "fsdp", "tp", "ep")))
+def test_blame_and_step_time_are_exact(job: Job) -> None:
+    """Inclusive blame is the airport split of every instance of the used steps, to its rounding."""
+    lost = (MissingRanks, DroppedStart)
+    sim = simulate(replace(job, faults=tuple(f for f in job.faults if not isinstance(f, lost))))
+    result, known = analyse(sim), truth(sim)
+    used = result.run.steps.used
+    want: dict[int, float] = {}
+    for met in known.met:
+        if sim.step_of(met.instance) in used:
+            for rank, ns in met.airport().items():
+                want[rank] = want.get(rank, 0) + ns
+    have = {b.rank: b.blame_inclusive_ns for b in result.blame}
+    for rank, ns in want.items():
+        assert abs(have.get(rank, 0) - ns) <= len(known.met)
+    times = sorted(known.step_time(step) for step in used)
+    assert result.metrics["step_time"].value in (times[(len(times) - 1) // 2], times[len(times) // 2])
 
 
 def offset_errors(result: Result, known: Truth, clock: HostClock) -> list[float]:

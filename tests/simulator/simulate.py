@@ -33,6 +33,12 @@ class Sim:
             for h in range(job.hosts)
         ]
 
+    def step_of(self, instance: Instance) -> int:
+        """The step in which an instance was launched (on its first rank)."""
+        rank, op = next(iter(instance.ops.items()))
+        launched = self.programs[rank].host[op.call].start
+        return max(step for step, mark in self.programs[rank].marks if mark.start <= launched)
+
     def local(self, rank: int, true: int) -> int:
         """What the clock of a rank's host shows at a true time (ns since EPOCH), as absolute ns."""
         offset, ppb = self.clocks[self.job.host_of(rank)]
