@@ -298,3 +298,7 @@ def test_missing_ranks_leave_transfer_unresolved() -> None:
     assert result.run.missing_ranks == [1]
     assert result.budget.leaves_ns["comm_transfer"] == 0
     assert result.budget.leaves_ns["comm_unresolved"] > 0
+    (found,) = (f for f in result.findings if f.id == "straggler-2")
+    assert found.saving_ns_per_step is not None
+    waits = [r.sub_ns.get("comm_wait.nxn", 0) for r in result.rank_rows]
+    assert 0 < found.saving_ns_per_step <= max(waits) / len(result.run.steps.used)

@@ -36,7 +36,8 @@ def find(result: Result, config: Config) -> list[Finding]:
     for row in result.straggler_rows:
         key = f"node {row.host}" if row.place == "node" else f"rank {row.rank}"
         nodes.setdefault(key, []).append(row)
-    total = sum(b.origin_blame_ns for b in result.blame) or 1
+    # with missing ranks the ledger is withheld, and the rows hold what is owed at least
+    total = max(sum(r.origin_blame_ns for r in rows) for rows in (result.blame, result.straggler_rows)) or 1
     wait = typical_wait(result)
     return [
         _finding(result, who, rows, wait * sum(r.origin_blame_ns for r in rows) // total)
