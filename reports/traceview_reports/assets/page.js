@@ -48,7 +48,7 @@
     if (a === null || b === null) return (a === null) - (b === null);
     return sign * (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
   };
-  for (const head of $$("thead th:has(> .def)")) {
+  for (const head of $$("thead th").filter((h) => h.firstElementChild?.matches(".def"))) {
     head.firstElementChild.addEventListener("click", () => {
       const table = head.closest("table");
       const down = head.getAttribute("aria-sort") !== "descending";
