@@ -21,7 +21,7 @@ from traceview_parsers.nccl_log.tables import settle, tables
 from traceview_parsers.registry import Progress, ReadOptions
 
 name = "nccl_log"
-version = 1
+version = 2
 is_log = True
 
 _BLOCK = 4 << 20
