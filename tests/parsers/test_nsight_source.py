@@ -112,7 +112,6 @@ def test_spill_sorts(tmp_path_factory: pytest.TempPathFactory, chunks: list[list
         found = [
             (int(g), *map(int, r)) for groups, rows in spill.batches() for g, r in zip(groups, rows, strict=True)
         ]
-        spill.close()
     finally:
         spill_module.BLOCK, spill_module.OUT = block, out
     assert found == sorted((g, s, s + n) for chunk in chunks for g, s, n in chunk)

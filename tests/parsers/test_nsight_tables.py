@@ -208,6 +208,33 @@ def test_operating_system_calls_and_overhead(tmp_path: Path) -> None:
     ]
 
 
+def test_mpi_calls_in_tables_of_their_own(tmp_path: Path) -> None:
+    rows = [
+        {"start": 5, "end": 9, "globalTid": TID, "textId": 13},
+        {"start": 1, "end": 2, "globalTid": TID, "textId": 16},
+    ]
+    tables = strings("k", "MPI_Allreduce", "MPI_Init") | {
+        KERNEL: [kernel(1, 2, 10, 1)],
+        "MPI_COLLECTIVES_EVENTS": rows[:1],
+        "MPI_OTHER_EVENTS": rows[1:],
+    }  # fmt: skip
+    part = one(tmp_path, tables)
+    assert part.table(HOST_RANGES)["kind"].to_pylist() == ["annotation", "host_comm"]
+    assert part.table(COLLECTIVES)["kind"].to_pylist() == ["allreduce"]
+
+
+def test_processes_without_gpu_work_are_no_ranks(tmp_path: Path) -> None:
+    worker = (PID + (9 << 24)) | 3
+    osrt = [call(1, 2, 10, 0, worker + (i << 24)) for i in range(40)]
+    with_gpu = {KERNEL: [kernel(1, 2, 10, 1)], "OSRT_API": osrt}
+    (part,) = parts_of(tmp_path, strings("k") | with_gpu)
+    assert any("40 processes without GPU work" in w for w in part.meta.source.warnings)
+    (tmp_path / "b").mkdir()
+    ranged = {NVTX: [{"start": 1, "end": 2, "eventType": 59, "text": "x", "globalTid": TID}], "OSRT_API": osrt}
+    (part,) = parts_of(tmp_path / "b", strings("k") | ranged)
+    assert part.meta.pid == 77
+
+
 def test_metrics_become_counters(tmp_path: Path) -> None:
     tables = strings("k") | {
         KERNEL: [kernel(1, 9, 10, 8)],

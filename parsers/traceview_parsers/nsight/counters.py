@@ -125,11 +125,6 @@ class CounterReader:
                 stored=True,
             )
 
-    def close(self) -> None:
-        """Close the scratch file."""
-        if self._spill:
-            self._spill.close()
-
 
 def _split_unit(text: str) -> tuple[str, str]:
     """'PCIe RX Throughput [Throughput %]' -> ('PCIe RX Throughput', '%')."""

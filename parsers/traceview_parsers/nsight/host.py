@@ -68,6 +68,7 @@ class HostReader:
         sync = HOST_KINDS.index("sync")
         for key, index in split(columns["globalTid"] & ~TID):
             process = self._processes[key]
+            process.told = True
             process.launches.add(ids[index], start[index], end[index], thread[index])
             if process.blocking:
                 known = np.concatenate(process.blocking)

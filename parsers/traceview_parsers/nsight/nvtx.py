@@ -22,12 +22,14 @@ from traceview_parsers.nsight.source import LATEST, NULL, Columns, Kind, Source
 from traceview_parsers.nsight.split import split
 
 NVTX = "NVTX_EVENTS"
+MPI_EVENTS = ("MPI_P2P_EVENTS", "MPI_COLLECTIVES_EVENTS", "MPI_START_WAIT_EVENTS", "MPI_OTHER_EVENTS")
 RANGES = (59, 60)  # push/pop, start/end
 THREAD_NAME, DOMAIN = 39, 75
 _WANTED = {
     **dict.fromkeys(("start", "end", "eventType", "textId", "globalTid"), Kind.INT),
     "text": Kind.TEXT,
 }
+_MPI_WANTED = dict.fromkeys(("start", "end", "globalTid", "textId"), Kind.INT)
 NCCL_CALL = re.compile(r"^p?nccl[A-Z]")
 TORCH_CALL = re.compile(r"^(?:nccl|rccl):(\w+)")
 MPI_CALL = re.compile(r"^MPI_\w+$")
@@ -76,7 +78,7 @@ class NvtxReader:
         self.domains: set[str] = set()
 
     def read(self, tables: HostNames, tick: Tick) -> None:
-        """All NVTX events."""
+        """All NVTX events, and MPI calls where the version has tables of their own for them."""
         for columns in self._source.batches(NVTX, _WANTED):
             tick(len(columns["start"]))
             code = self._code(columns)
@@ -86,8 +88,15 @@ class NvtxReader:
                 continue
             self._understand(tables)
             kept = {c: v[keep] for c, v in columns.items() if c != "text"}
+            for key, _ in split(kept["globalTid"] & ~TID):
+                self._processes[key].told = True
             self._host.spill(kept, code[keep], self._kind[code[keep]])
             self._specials(kept, code[keep])
+        for table in MPI_EVENTS:
+            for columns in self._source.batches(table, _MPI_WANTED):
+                code = self._names.of_ids(columns["textId"])
+                self._understand(tables)
+                self._host.spill(columns, code, self._kind[code])
 
     def _code(self, columns: Columns) -> Any:
         """Inline text wins over the string id; exactly one of them is set."""

@@ -71,6 +71,8 @@ class Process:
     first: int | None = None
     last: int | None = None
     mpi_rank: int | None = None
+    told: bool = False
+    """It has CUDA calls or NVTX ranges, not only calls of the operating system."""
 
     @property
     def pid(self) -> int:
@@ -103,9 +105,3 @@ class Processes(dict[int, Process]):
             LaunchIndex(folder),
         )
         return process
-
-    def close(self) -> None:
-        """Close all scratch files."""
-        for process in self.values():
-            process.gpu.close()
-            process.host.close()

@@ -60,8 +60,6 @@ class ReportReader:
             self._read_rows(_ticker(self.source, self.path, progress))
             return self._parts()
         finally:
-            self.processes.close()
-            self.counters.close()
             shutil.rmtree(self.scratch, ignore_errors=True)
 
     def _read_rows(self, tick: gpu.Tick) -> None:
@@ -91,9 +89,10 @@ class ReportReader:
         return parts
 
     def _chosen(self) -> list[Process]:
-        """The processes that are ranks: those with GPU work; if there are none, those with ranges or calls."""
+        """The processes that are ranks: with GPU work, else with ranges or CUDA calls, else any."""
         ordered = sorted(self.processes.values(), key=lambda p: p.key)
-        working = [p for p in ordered if p.gpu.rows] or [p for p in ordered if p.host.rows]
+        working = [p for p in ordered if p.gpu.rows] or [p for p in ordered if p.told]
+        working = working or [p for p in ordered if p.host.rows]
         if not working and self.source.damage:
             raise TraceviewError(f"{self.path}: the database is damaged ({self.source.damage[0]}); export it again")
         if not working:

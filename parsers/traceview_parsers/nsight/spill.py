@@ -36,7 +36,7 @@ class SortedSpill:
     """Append rows in any order; ``batches`` gives them back sorted. No memory map: it would count as RSS."""
 
     def __init__(self, path: Path, dtype: Any) -> None:
-        self._file = path.open("w+b")
+        self._path = path  # opened only while it is used: a report can hold a thousand processes
         self._dtype = np.dtype(dtype)
         self._runs: dict[int, list[_Run]] = {}
         self.rows = 0
@@ -56,7 +56,8 @@ class SortedSpill:
             piece = rows["start"][first:stop]
             run = _Run(self.rows + first, stop - first, piece[::BLOCK].copy(), int(piece[-1]))
             self._runs.setdefault(int(group[first]), []).append(run)
-        self._file.write(np.ascontiguousarray(rows).data)
+        with self._path.open("ab") as file:
+            file.write(np.ascontiguousarray(rows).data)
         self.rows += len(rows)
 
     @property
@@ -84,9 +85,8 @@ class SortedSpill:
             yield _join(held)
 
     def _read(self, run: _Run, first: int, stop: int) -> Rows:
-        self._file.flush()
-        self._file.seek((run.offset + first) * self._dtype.itemsize)
-        return np.fromfile(self._file, self._dtype, min(stop, run.rows) - first)
+        offset = (run.offset + first) * self._dtype.itemsize
+        return np.fromfile(self._path, self._dtype, min(stop, run.rows) - first, offset=offset)
 
     def _merge(self, runs: list[_Run]) -> Iterator[Rows]:
         """Rows of one group in order: runs that do not overlap are read one after the other."""
@@ -126,10 +126,6 @@ class SortedSpill:
         if high is not None:
             keep &= rows["start"] < high
         return rows[keep]
-
-    def close(self) -> None:
-        """Close the scratch file; whoever made its folder removes it."""
-        self._file.close()
 
 
 def _join(held: list[tuple[int, Rows]]) -> tuple[Rows, Rows]:
