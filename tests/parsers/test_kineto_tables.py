@@ -112,6 +112,14 @@ def test_repeated_events_count_once(read: Read) -> None:
     assert part.meta.source.dropped == 4
 
 
+def test_a_peer_copy_has_no_device_of_its_own(read: Read) -> None:
+    copy = span(
+        "gpu_memcpy", "Memcpy PtoP (Device -> Device)", 5, 2, 9, fromDevice=1, inDevice=1, toDevice=2, bytes=64
+    )
+    (op,) = rows(read([{**copy, "pid": 1}]), schema.GPU_OPS)
+    assert (op["cls"], op["device"], op["stream"], op["bytes"]) == ("peer_copy", 1, 9, 64)
+
+
 def test_strange_argument_types_cost_only_themselves(read: Read) -> None:
     odd = kernel("copy", 10, 5, 1)
     odd |= {"cat": "gpu_memcpy", "name": "Memcpy HtoD (Host -> Device)"}
@@ -255,6 +263,8 @@ def test_rank_out_of_the_default_group(read: Read) -> None:
         ]
     )
     assert (part.meta.rank, part.meta.rank_source) == (5, "default_pg")
+    part = read([kernel(ALLREDUCE, 1, 1, 1, **FACTS | default, Rank=3)])
+    assert (part.meta.rank, part.meta.rank_source) == (3, "default_pg")
 
 
 def test_host_collectives(read: Read) -> None:

@@ -25,7 +25,6 @@ class GpuArgs(msgspec.Struct, gc=False):
     external_id: int | None = _field(default=-1, name="External id")
     device: Ident = None
     stream: Ident = None
-    to_device: Ident = _field(default=None, name="toDevice")
     bytes: int | float | str | None = -1
     grid: msgspec.Raw = _NONE
     block: msgspec.Raw = _NONE

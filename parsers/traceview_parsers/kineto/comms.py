@@ -101,6 +101,7 @@ class CommStore:
         """Facts on GPU records; row numbers count from ``first_row``."""
         at = [i for i, a in enumerate(args) if a.collective and a.collective != _NOT_A_COLLECTIVE]
         if at:
+            self._note_rank([args[i] for i in at])
             self.kernels.add(len(at), row=np.array(at) + first_row, **self._facts([args[i] for i in at]))
 
     def add_records(self, events: Events, thread: Array, start: Array, end: Array) -> None:
