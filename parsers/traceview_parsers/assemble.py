@@ -24,6 +24,7 @@ def assemble(name: str, parts: Sequence[Part], logs: list[Part], rank_regex: str
     run = Run(name=name, parts={}, logs=logs)
     run.problems += assign(parts, rank_regex)
     run.world_size = _world_size(parts)
+    run.problems += _own_clocks(parts)
     parts = _without_copies(parts, run.problems)
     _one_job(parts)
     parts = _one_cycle(parts, run.problems)
@@ -62,6 +63,17 @@ def _world_size(parts: Sequence[Part]) -> int | None:
         which = ", ".join(f"{p.meta.source.path} (world {size})" for size, p in sorted(told.items()))
         raise TraceviewError(f"these files are of different jobs: {which}; pass the folder or the files of one")
     return next(iter(told), None)
+
+
+def _own_clocks(parts: Sequence[Part]) -> list[str]:
+    """A part with times from an unknown start among others has a clock of its own: it shares no host with them."""
+    relative = [p for p in parts if (p.meta.cover_start or 0) < _ABSOLUTE_NS]
+    if not relative or len(relative) == len(parts):
+        return []
+    for part in relative:
+        part.meta.host = None
+    paths = ", ".join(p.meta.source.path for p in relative[:3])
+    return [f"{len(relative)} files have times from an unknown start, others absolute ones: {paths}"]
 
 
 def _without_copies(parts: Sequence[Part], problems: list[str]) -> list[Part]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -392,6 +393,24 @@ def test_metadata(read: Read) -> None:
 def test_no_activity_is_one_clear_line(read: Read) -> None:
     with pytest.raises(TraceviewError, match="1 events, but none of them is an activity; record with"):
         read([{"ph": "M", "name": "process_name", "pid": 1, "args": {}}])
+
+
+@pytest.mark.parametrize("near", [True, False])
+@pytest.mark.parametrize("stamp", ["1770932723233667381", "1770932723233", None])
+def test_a_lost_base_is_told_by_the_stamp_in_the_name_or_the_date(
+    tmp_path: Path, stamp: str | None, near: bool
+) -> None:
+    quarter, late = 1767189312, 30.0 if near else 40 * 86400.0
+    events = json.dumps([span("cpu_op", "a", (1770932723 - quarter - late) * 1e6 + 0.25, 2)])
+    path = tmp_path / (f"node_7.{stamp}.pt.trace.json" if stamp else "rank0.json")
+    path.write_text('{"traceEvents": ' + events[:-1] + ', {"ph": ')  # cut: what follows the events is missing
+    os.utime(path, (1770932723, 1770932723) if stamp is None else (0, 0))
+    part = kineto.read(path, tmp_path / "out", ReadOptions(), None)[0]
+    assert part.meta.source.truncated
+    started = part.meta.cover_start or 0
+    assert started == round((1770932723 - late - (0 if near else quarter)) * 1e9) + 250
+    said = " ".join(part.meta.source.warnings)
+    assert ("the base of its times is lost" in said) == near and ("relative to a start" in said) != near
 
 
 def test_absolute_microseconds_without_base(read: Read) -> None:

@@ -240,6 +240,15 @@ def test_cycles_of_the_same_processes(tmp_path: Path, write: Write) -> None:
     assert "3 recordings of the same ranks: used number 2 in time" in said and "3 files left out" in said
 
 
+def test_a_clock_from_an_unknown_start_is_a_host_of_its_own(tmp_path: Path, write: Write) -> None:
+    write("rank0.json", 0, 2, host_name="n1")
+    path = write("rank1.json", 1, 2, host_name="n1", baseTimeNanoseconds=None)
+    os.utime(path, (0, 0))
+    run = open_run([tmp_path])
+    assert (run.host(0), run.host(1)) == ("n1", "?rank1")
+    assert "times from an unknown start" in run.problems[0] and "rank1.json" in run.problems[0]
+
+
 # --- how it is read
 
 

@@ -34,6 +34,9 @@ _FACTS = (
 _HANDLER_NAME = re.compile(r"^(?P<host>.+)_(?P<pid>\d+)[._]\d{13,19}\.pt\.trace\.json(\.gz)?$")
 _WORKER = re.compile(r"rank|worker|step|iter", re.I)  # a worker's name was given, so no host is in the file name
 _RECORDS = re.compile(r"Out-of-range = (\d+).*CUPTI stopped early\? = (\d)")
+_STAMP = re.compile(r"[._](\d{13}|\d{19})\.pt\.trace\.json")
+_QUARTER_NS = 7_889_238 * 10**9
+_NEAR_NS = 3600 * 10**9
 _ABSOLUTE_NS = 10**17  # 1973 as ns since 1970; below, a time is relative to an unknown start
 
 
@@ -87,6 +90,22 @@ def base_time(meta: dict[str, Any]) -> int:
     """ns to add to every time of the file (KINETO 4)."""
     base = _whole(meta.get("baseTimeNanoseconds")) or 0
     return base if 0 <= base < MAX_US * 1000 else 0
+
+
+def lost_base(path: Path, last: int) -> int | None:
+    """The base time of a file whose end, where Kineto writes it, is missing; ``last``: ns of its last event.
+
+    Kineto counts from the begin of a quarter of a year (KINETO 4). Which one is told by the stamp in the file's name
+    or by the file's date, if the last event then lies within an hour of it; else None.
+    """
+    named = _STAMP.search(path.name)
+    stamps = [int(named[1].ljust(19, "0"))] if named else []
+    for stamp in (*stamps, path.stat().st_mtime_ns):
+        quarter = stamp // _QUARTER_NS * _QUARTER_NS
+        for base in (quarter, quarter - _QUARTER_NS):
+            if abs(base + last - stamp) < _NEAR_NS:
+                return base
+    return None
 
 
 def fill(part: PartMeta, meta: dict[str, Any], path: Path) -> None:

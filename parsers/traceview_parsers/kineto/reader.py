@@ -212,7 +212,7 @@ class _Finish:
     def __init__(self, path: Path, stream: EventStream, collector: Collector) -> None:
         self._stream, self._c = stream, collector
         self._found = metadata.metadata(stream)
-        self._base = metadata.base_time(self._found)
+        self._base = metadata.base_time(self._found) or self._lost_base(path)
         if max(abs(collector.first), abs(collector.last)) + self._base >= MAX_US * 1000:
             self._base = 0
         source = SourceMeta(path=str(path), format="kineto", bytes=path.stat().st_size, events=collector.events)
@@ -220,6 +220,18 @@ class _Finish:
         self.part.cover_start, self.part.cover_end = collector.first + self._base, collector.last + self._base
         self._comm: dict[str, Array] = {}
         self._host: dict[str, Array] = {}
+
+    def _lost_base(self, path: Path) -> int:
+        if metadata.is_absolute(self._c.first):
+            return 0
+        base = metadata.lost_base(path, self._c.last)
+        if base is None:
+            return 0
+        self._found["baseTimeNanoseconds"] = base
+        self._stream.warnings.append(
+            "the base of its times is lost: taken from the stamp in its name or from its date"
+        )
+        return base
 
     def tables(self) -> dict[str, Any]:
         """Tables in the order in which they must be made."""
