@@ -13,15 +13,14 @@ def align(run: Run, base: Frame, how: StudyOptions) -> Across:
     """Match the collectives of all ranks, fit their clocks, split waiting from transfer (METHODS c, d, e.2)."""
     hosts = {r: run.host(r) for r in run.ranks}
     anchored = base.marks.source in ("profiler_step", "range")
-    matches = match.match(
-        base.collectives, base.step_of_row, run.world_size, hosts, anchored=anchored, config=how.config
-    )
-    matches.notes.extend(steps.disagreement(base.step_of_row, matches.instance))
     c = columns(base.collectives)
+    matches = match.match(c, base.step_of_row, run.world_size, hosts, anchored=anchored, config=how.config)
+    matches.notes.extend(steps.disagreement(base.step_of_row, matches.instance))
     alignment = clock.align(c, matches, hosts, config=how.config)
     for row in alignment.clock.ranks:
         row.host_axis_shift_ns = base.axes[row.rank].host_shift
     waited = waits.waits(c, matches, alignment.base, config=how.config)
+    alignment.clock.clock_free_gap_ns = waited.clock_free_gap
     return Across(c, matches, alignment, waited)
 
 
