@@ -225,7 +225,7 @@ def step_windows(table: Any, step: Any) -> Windows:
         for k in np.unique(step[rank == r]).tolist():
             own = (rank == r) & (step == k)
             begin = at if at is not None else int(start[own].min()) - 1 * MS
-            at = int(end[own].max())
+            at = max(begin, int(end[own].max()))
             rows.append((r, 0, k, begin, at))
     cells = np.array(rows, np.int64).reshape(-1, 5).T
     return Windows(*cells, np.ones(len(rows), np.bool_))

