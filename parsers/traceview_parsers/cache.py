@@ -20,10 +20,10 @@ from isal import isal_zlib
 
 from traceview.errors import TraceviewError
 from traceview.run import Part
+from traceview.schema import TABLES
 from traceview_parsers.discover import Input
 from traceview_parsers.registry import ReadOptions
 
-FORMAT = 1  # of the entries themselves and of the declared tables
 ENVIRONMENT = "TRACEVIEW_CACHE"
 MAX_BYTES = 20_000_000_000
 _ENDS = 1 << 16
@@ -48,9 +48,10 @@ def key(item: Input, options: ReadOptions) -> str:
     """Name of the entry of an input.
 
     The content counts by size, SHA-256 of both ends, and CRC-32 with Adler-32 of everything between; the file's name
-    counts too, because hosts are read out of it.
+    counts too, because hosts are read out of it, and so do the declared tables.
     """
-    digest = hashlib.sha256(repr((FORMAT, item.reader.name, item.reader.version, options)).encode())
+    declared = [[(c.name, str(c.type), c.values) for c in t.columns] for t in TABLES.values()]
+    digest = hashlib.sha256(repr((declared, item.reader.name, item.reader.version, options)).encode())
     files = sorted(p for p in item.path.rglob("*") if p.is_file()) if item.path.is_dir() else [item.path]
     for path in files:
         digest.update(repr((path.name, *_content(path))).encode())

@@ -9,7 +9,7 @@ from traceview.run import Part
 from traceview_parsers.registry import Progress, ReadOptions
 
 name = "kineto"
-version = 1
+version = 2
 is_log = False
 
 _OBJECT = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*\{")
