@@ -23,6 +23,7 @@ from simulator import (
     AxisShift,
     ClockOffset,
     DroppedStart,
+    ExpertImbalance,
     Job,
     MissingRanks,
     Sim,
@@ -244,6 +245,13 @@ def test_other_culprits_are_named_with_their_cause(name: str) -> None:
     result = analyse(simulate(Job(ranks=4, steps=12, faults=(fault,))))
     check_sums(result)
     assert [(s.rank, s.cause) for s in result.straggler_rows] == [(rank, cause)]
+
+
+def test_experts_with_more_tokens_have_more_work_and_are_not_slow() -> None:
+    """The same kernels over a larger grid."""
+    fault = ExpertImbalance((0.7, 0.7, 1.9, 0.7))
+    result = analyse(simulate(Job(layout="ep", ranks=4, steps=8, faults=(fault,))))
+    assert [(s.rank, s.cause) for s in result.straggler_rows] == [(2, "compute_more_work")]
 
 
 def test_a_slow_node_is_one_place() -> None:

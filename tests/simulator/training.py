@@ -96,13 +96,16 @@ class Trainer:
         self.expert = load[0] if load else 1.0
 
     # one operator, one collective ------------------------------------------------------------------
-    def compute(self, what: tuple[str, str], ns: float, waits: tuple[GpuRecord, ...] = ()) -> GpuRecord:
-        """An operator with one compute kernel; the rank's faults and jitter change its time."""
+    def compute(
+        self, what: tuple[str, str], ns: float, waits: tuple[GpuRecord, ...] = (), load: float = 1.0
+    ) -> GpuRecord:
+        """An operator with one compute kernel; faults and jitter change its time, the load its time and its grid."""
         noise = 1.0 + self.random.gauss(0, 1) * self.job.jitter if self.job.jitter else 1.0
         factor = self.job.compute_factor(self.rank, self.step) * max(0.5, noise)
         with self.p.range("op", what[0]):
             self.p.busy(self.op_ns)
-            return self.p.launch(COMPUTE, "compute", what[1], self.job.ticks(ns * factor), waits)
+            grid = (round(108 * load), 1, 1)
+            return self.p.launch(COMPUTE, "compute", what[1], self.job.ticks(ns * load * factor), waits, grid=grid)
 
     def collective(
         self, stream: int, group: str, kind: str, size: int, waits: tuple[GpuRecord, ...] = ()
@@ -308,7 +311,7 @@ def experts(t: Trainer, final: bool) -> GpuRecord:
     def both(i: int, table: tuple[tuple[str, str], ...], ns: int, waits: tuple[GpuRecord, ...]) -> GpuRecord:
         dense = t.layer(i, table, ns // 2, waits)
         there = t.collective(COMM, "ep", "alltoall", job.activation_bytes, (dense,))
-        expert = t.compute(table[0], ns / 2 * t.expert, (there,) if there else ())
+        expert = t.compute(table[0], ns / 2, (there,) if there else (), t.expert)
         back = t.collective(COMM, "ep", "alltoall", job.activation_bytes, (expert,))
         return back or expert
 

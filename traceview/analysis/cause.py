@@ -27,8 +27,8 @@ GPU_OF = {"compute": ("compute",), "copies": ("pcie_h2d", "pcie_d2h", "gpu_d2d",
 HOST_OF = {"data": ("data",), "host": ("sync", "op", "runtime")}
 SHOWN = 3
 UNIFORM = 0.10  # all kernels slower by the same factor, to this share: clocks, heat, power
-Sums = dict[str, tuple[int, int]]
-"""name -> (count, ns)"""
+Sums = dict[tuple[str, str], tuple[int, int]]
+"""(name, launch configuration or "") -> (count, ns): another configuration is other work, not slower work"""
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def _add(into: Sums, more: Sums) -> None:
 
 
 def sums_by_name(table: Any, start: Ints, end: Ints, which: tuple[str, tuple[str, ...], tuple[str, ...]]) -> Sums:
-    """Count and ns by name of the rows of one rank that begin in any of the windows ``[start, end)``.
+    """Count and ns by name and configuration of the rows of one rank that begin in any window ``[start, end)``.
 
     ``which``: (column, its declared values, the values wanted). A row in several windows counts once.
     """
@@ -171,16 +171,21 @@ def sums_by_name(table: Any, start: Ints, end: Ints, which: tuple[str, tuple[str
     inside = (at >= 0) & np.isin(code, [declared.index(w) for w in wanted])
     inside &= begin < np.append(end, 0)[at] if len(end) else False
     index, texts = names_of(table, "name")
-    index = index[inside]
+    shape, shapes = names_of(table, "config") if "config" in table.column_names else (np.full(len(index), -1), [])
+    found, number = np.unique((index * (len(shapes) + 1) + shape + 1)[inside], return_inverse=True)
     length = (table["end"].to_numpy() - begin)[inside]
-    count = np.bincount(index, minlength=len(texts))
-    total = np.bincount(index, length, len(texts))
-    return {texts[i]: (int(count[i]), int(total[i])) for i in np.flatnonzero(count).tolist()}
+    count = np.bincount(number, minlength=len(found))
+    total = np.bincount(number, length, len(found))
+    keys = [(texts[k // (len(shapes) + 1)], ["", *shapes][k % (len(shapes) + 1)]) for k in found.tolist()]
+    return {key: (int(count[i]), int(total[i])) for i, key in enumerate(keys)}
 
 
 def _different(own: Sums, other: Sums) -> list[str]:
     """Names with more time on the culprit, the largest difference first."""
-    gap = {name: ns - other.get(name, (0, 0))[1] for name, (_, ns) in own.items()}
+    gap: dict[str, int] = {}
+    for sums, sign in ((own, 1), (other, -1)):
+        for (name, _), (_, ns) in sums.items():
+            gap[name] = gap.get(name, 0) + sign * ns
     return [n for n in sorted(gap, key=lambda n: -gap[n]) if gap[n] > 0][:SHOWN]
 
 
