@@ -309,6 +309,23 @@ class KernelRow(msgspec.Struct):
     """the operator that launched most of it"""
 
 
+class RangeRow(msgspec.Struct):
+    """GPU time launched inside host ranges of one name, used steps (what nsys calls projection)."""
+
+    name: str
+    kind: str
+    """annotation | op"""
+    count: int
+    """ranges in the record"""
+    ops: int
+    """GPU operations launched inside"""
+    gpu_ns: int
+    """their summed durations; nested ranges of one name count once"""
+    self_ns: int
+    """the part that no inner range of the kind owns"""
+    ranks: int
+
+
 class CopyRow(msgspec.Struct):
     """Copies of one direction and memory kind. ``rate`` only over copies of at least 1 MB (METHODS f.4)."""
 
@@ -406,6 +423,7 @@ class Result(msgspec.Struct):
     rank_rows: list[RankRow] = msgspec.field(name="ranks", default_factory=list)
     blame: list[BlameRow] = []
     kernels: list[KernelRow] = []
+    ranges: list[RangeRow] = []
     copies: list[CopyRow] = []
     idle: list[IdleRow] = []
     memory: list[MemoryRow] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from operator import attrgetter as at
 from typing import Any
 
@@ -238,38 +237,24 @@ def kernels(result: Result) -> View:
     )
 
 
-@dataclass
-class _Operator:
-    name: str
-    launched: int = 0
-    kernels: int = 0
-    total_ns: int = 0
-
-
 def operators(result: Result) -> View:
-    """Kernel time by the operator that launches it."""
-    rows: dict[str, _Operator] = {}
-    for k in result.kernels:
-        if k.op:
-            row = rows.setdefault(k.op, _Operator(k.op))
-            row.launched, row.kernels, row.total_ns = (
-                row.launched + k.count,
-                row.kernels + 1,
-                row.total_ns + k.total_ns,
-            )
+    """GPU time by the host ranges that launched it."""
     columns = (
-        Column("operator", "name", at("name"), "op"),
-        Column("kernels", "int", at("kernels"), "kernels_n"),
-        Column("n", "int", at("launched"), "count"),
-        Column("total", "time", at("total_ns"), "total"),
+        Column("range", "name", at("name"), "op"),
+        Column("kind", "text", at("kind"), "range.kind"),
+        Column("n", "int", at("count"), "range.count"),
+        Column("launched", "int", at("ops"), "range.ops"),
+        Column("own", "time", at("self_ns"), "range.self"),
+        Column("with inner", "time", at("gpu_ns"), "range.gpu"),
+        Column("ranks", "int", at("ranks"), "ranks_n"),
     )
     return View(
         "operators",
-        "Operators",
+        "Operators and ranges",
         columns,
-        sorted(rows.values(), key=lambda r: -r.total_ns),
-        "No operator is known. Record CPU activity beside the GPU's: it says what launched a kernel.",
-        "a kernel counts for the operator that launched most of it",
+        result.ranges,
+        "No host range is known. Record CPU activity or NVTX ranges: they say what launched a kernel.",
+        "summed GPU time of what was launched inside, over all ranks and used steps",
     )
 
 

@@ -52,16 +52,19 @@ class GpuTime:
     self_ns: Ints
     first: Ints
     last: Ints
+    owner: Ints
+    """per operation: the innermost range around its launch, -1 = none"""
 
     def table(self, names: Any) -> pa.Table:
         """As a table, the most GPU time first; ``names`` is an arrow array of the texts."""
-        columns = {"name": names, **{c: getattr(self, c) for c in self.__dataclass_fields__}}
+        columns = {"name": names, **{c: ns for c, ns in vars(self).items() if c != "owner"}}
         return pa.table(columns).filter(pa.array(self.ranges > 0)).sort_by([("gpu_ns", "descending")])
 
 
 def project(ranges: Ranges, ops: LaunchedOps) -> GpuTime:
     """GPU time per range name. O(n log n) in ranges and operations, a thread at a time (memory: the largest one)."""
-    out = GpuTime(*(np.zeros(ranges.names, np.int64) for _ in range(6)))
+    fields = {name: np.zeros(ranges.names, np.int64) for name in GpuTime.__dataclass_fields__}
+    out = GpuTime(**fields | {"owner": np.full(len(ops.launch), -1, np.int64)})
     out.first[:] = np.iinfo(np.int64).max
     out.last[:] = np.iinfo(np.int64).min
     np.add.at(out.ranges, ranges.name, 1)
@@ -93,6 +96,7 @@ def _thread(ranges: Ranges, mine: Ints, ops: LaunchedOps, launched: Ints, out: G
 
     owner, parent = _owners(ranges.start[mine], ranges.end[mine], launch)
     owned = owner >= 0
+    out.owner[launched[owned]] = mine[owner[owned]]
     own_time = np.bincount(owner[owned], np.diff(spent)[owned], len(mine)).astype(np.int64)
     np.add.at(out.self_ns, name, own_time)
 

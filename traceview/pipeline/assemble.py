@@ -65,6 +65,7 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
         arrivals=blamed.found.arrivals,
         critical_path=blamed.path,
         kernels=kernels.table(lanes.kernels),
+        ranges=lanes.launchers.rows(),
         copies=lanes.copies.rows(),
         idle=rows.idle(used),
         memory=lanes.memory,
@@ -72,6 +73,7 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
         thresholds=config.as_dict(),
         tool_version=__version__,
     )
+    lanes.launchers.name(result.kernels)
     result.metrics["straggler_wait_at_least"] = _wait_at_least(base, across, lanes, result)
     _lateness(result)
     for window in result.window_rows:

@@ -97,6 +97,7 @@ def _rank(run: Run, rank: int, base: Frame, across: Across, how: StudyOptions, o
         step = kernels.step_of(starts, begin, end, base.windows.step[used])
         step[gpu["device"].to_numpy() != lane.device] = -1
         out.kernels.append(kernels.sums(gpu, step, rank))
+        out.launchers.add(gpu, record.host_ranges, step, rank)
         out.copies.add(gpu, lane.exposed, step >= 0)
         keep = base.windows.used[lane.window]
         for name, ns in lane.companions.items():

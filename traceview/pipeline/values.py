@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from traceview.analysis import blame, clock, launches, stragglers, waits
+from traceview.analysis import blame, clock, launches, operators, stragglers, waits
 from traceview.analysis.groups import Columns
 from traceview.analysis.types import Bools, Decomposition, Ints, Marks, Matches, WaitPieces, Windows
 from traceview.config import DEFAULT, Config
@@ -53,6 +53,7 @@ class Lanes:
     windows: list[Window] = field(default_factory=list)
     pieces: list[WaitPieces] = field(default_factory=list)
     kernels: list[pl.DataFrame] = field(default_factory=list)
+    launchers: operators.Launchers = field(default_factory=operators.Launchers)
     memory: list[MemoryRow] = field(default_factory=list)
     companions: dict[str, int] = field(default_factory=dict)
     exposed_of_row: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
