@@ -20,6 +20,9 @@ import pyarrow as pa
 from traceview.errors import TraceviewError
 from traceview.schema import TABLES, Table
 
+MOST_RANKS = 1 << 20
+"""No job has more: a larger number in a file or a name is none of a rank."""
+
 
 class Loss(msgspec.Struct, frozen=True):
     """A stretch of a file that could not be kept: byte offset (of the text), length and reason."""
@@ -183,10 +186,13 @@ class Run:
 
 @lru_cache(maxsize=4096)
 def parse_members(text: str) -> tuple[int, ...]:
-    """'0-3,7' -> (0, 1, 2, 3, 7). The inverse of ``traceview.units.ranks``."""
+    """'0-3,7' -> (0, 1, 2, 3, 7). The inverse of ``traceview.units.ranks``; ValueError for anything else."""
     out: list[int] = []
     for piece in text.split(","):
         first, _, last = piece.partition("-")
         if first:
-            out.extend(range(int(first), int(last or first) + 1))
+            span = range(int(first), int(last or first) + 1)
+            if span.stop > MOST_RANKS:
+                raise ValueError(f"{piece}: no job has so many ranks")
+            out.extend(span)
     return tuple(out)

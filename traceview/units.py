@@ -64,3 +64,12 @@ def ranks(ids: list[int]) -> str:
             out.append(str(r) if first == r else f"{first}-{r}")
             start = i + 1
     return ",".join(out)
+
+
+def one_line(text: object) -> str:
+    """Text that may hold names from files, fit for a terminal: no line break, no escape sequence.
+
+    >>> one_line("a\\x1b[31mb\\nc")
+    'a�[31mb�c'
+    """
+    return "".join(c if c.isprintable() else "�" for c in str(text))

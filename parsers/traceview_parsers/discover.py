@@ -38,10 +38,10 @@ def discover(paths: Sequence[str | Path]) -> Found:
     Raises TraceviewError for a path that does not exist or a glob that matches nothing.
     """
     found = Found()
-    seen: set[Path] = set()
+    seen: set[str] = set()
     for given in paths:
         for path, named in _expand(given):
-            real = path.resolve()
+            real = os.path.realpath(path)
             if real not in seen:
                 seen.add(real)
                 _sort(found, path, named)
@@ -51,9 +51,11 @@ def discover(paths: Sequence[str | Path]) -> Found:
 def _expand(given: str | Path) -> Iterator[tuple[Path, bool]]:
     """(path, whether the user named it)."""
     path = Path(given)
-    if path.is_dir():
+    if not str(given) or "\0" in str(given):
+        raise TraceviewError("an empty path was given; name the files or the folder of the traces")
+    if os.path.isdir(path):
         yield from _walk(path)
-    elif path.exists():
+    elif os.path.lexists(path):
         yield path, True
     else:
         matches = sorted(glob.glob(str(given), recursive=True))
@@ -70,8 +72,9 @@ def _walk(folder: Path) -> Iterator[tuple[Path, bool]]:
         return
     try:
         entries = sorted(folder.iterdir())
-    except OSError as error:
-        raise TraceviewError(f"{folder}: cannot be listed ({error.strerror}); check its rights") from error
+    except OSError:
+        yield folder, True  # reported like a file that cannot be read
+        return
     for entry in entries:
         if entry.name.startswith("."):
             continue
@@ -83,6 +86,9 @@ def _walk(folder: Path) -> Iterator[tuple[Path, bool]]:
 
 
 def _sort(found: Found, path: Path, named: bool) -> None:
+    if (shown := os.fsencode(path).decode(errors="replace")) != str(path):
+        found.unread.append(_unread(Path(shown), f"{shown}: its name is no UTF-8; rename it"))
+        return
     try:
         head = read_head(path)
     except TraceviewError as error:

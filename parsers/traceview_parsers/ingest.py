@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -47,6 +48,7 @@ def open_run(
     An unreadable file among good ones goes to ``run.unread``.
     """
     options = options or ReadOptions()
+    _check(options)
     found = discover(paths)
     store = Store(cache)
     parts: list[Part] = []
@@ -67,6 +69,14 @@ def open_run(
     return run
 
 
+def _check(options: ReadOptions) -> None:
+    for pattern in options.data_names:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise TraceviewError(f"--data-range {pattern!r}: no regular expression ({error})") from error
+
+
 def _nothing(paths: Sequence[str | Path], found: Found) -> str:
     where = ", ".join(str(p) for p in paths)
     if not found.unread:
@@ -80,7 +90,7 @@ def _nothing(paths: Sequence[str | Path], found: Found) -> str:
 
 def _name(paths: Sequence[str | Path]) -> str:
     path = Path(paths[0])
-    name = path.resolve().name
+    name = os.path.basename(os.path.realpath(path))
     return name if path.is_dir() else name.split(".")[0]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from traceview.errors import TraceviewError
-from traceview.run import Part, PartMeta
+from traceview.run import MOST_RANKS, Part, PartMeta
 
 # Of a file or folder name; the first that hits. Group 1 is the rank.
 _NAMES = (
@@ -20,7 +20,6 @@ _NAMES = (
 _DIMENSIONS = ("dp", "pp", "ep", "tp")
 _DIMENSION = re.compile(r"(?<![a-z])(dp|pp|ep|tp)[-_=]?(\d+)", re.I)
 _NUMBER = re.compile(r"\d+")
-MOST_RANKS = 1 << 20  # no job has more: a larger number in a file or a name is none of a rank
 
 
 def assign(parts: Sequence[Part], rank_regex: str | None) -> list[str]:

@@ -7,6 +7,8 @@ reads a file, never the suffix. How to add a format: ``parsers/README.md``.
 from __future__ import annotations
 
 import gzip
+import os
+import stat
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -70,9 +72,12 @@ def read_head(path: Path) -> bytes:
 
     Raises TraceviewError if the file cannot be opened.
     """
-    if path.is_dir():
-        return b""
     try:
+        if path.is_dir():
+            os.listdir(path)
+            return b""
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise TraceviewError(f"{path}: is a pipe or a device; write it to a file first")
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
     except OSError as error:

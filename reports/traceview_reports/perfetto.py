@@ -6,8 +6,6 @@ One process per rank; its threads are the lanes of the report's timeline. Times 
 from __future__ import annotations
 
 import gzip
-import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +15,7 @@ from typing import Any, BinaryIO, cast
 import msgspec
 import numpy as np
 
-from traceview import units
+from traceview import files, units
 from traceview.analysis.phases import PHASES
 from traceview.analysis.types import UNRESOLVED, Ints
 from traceview.errors import TraceviewError
@@ -120,20 +118,13 @@ def _facts_of(result: Result, detail: Detail) -> dict[str, str]:
 
 @contextmanager
 def _replacing(out: Path) -> Iterator[BinaryIO]:
-    """A file that takes its name when it is whole."""
-    try:
-        handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
-        os.close(handle)
-        try:
-            opened = gzip.open(name, "wb", 6) if out.suffix == ".gz" else open(name, "wb")  # noqa: SIM115
-            with opened as sink:
-                yield cast("BinaryIO", sink)
-            os.replace(name, out)
-        except BaseException:
-            os.unlink(name)
-            raise
-    except OSError as error:
-        raise TraceviewError(f"{out}: cannot write the trace: {error.strerror}") from error
+    """A file that takes its name when it is whole; gzip by its name."""
+    with files.replacing(out) as plain:
+        if out.suffix != ".gz":
+            yield plain
+            return
+        with gzip.open(plain, "wb", 6) as sink:
+            yield cast("BinaryIO", sink)
 
 
 def _us(ns: int) -> msgspec.Raw:

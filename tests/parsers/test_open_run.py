@@ -125,6 +125,21 @@ def test_no_rights(tmp_path: Path, write: Write) -> None:
     assert "cannot be read (Permission denied)" in done.stdout, done.stderr
 
 
+def test_what_is_no_file_is_told_and_the_rest_is_read(tmp_path: Path, write: Write) -> None:
+    write("rank0.json", 0, 1)
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "loop.json").symlink_to("loop.json")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.json")).write_text("{}")
+    run = open_run([tmp_path])
+    assert files(run) == {0: "rank0.json"}
+    told = sorted(w.split(": ", 1)[1] for m in run.unread for w in m.warnings)
+    assert [t[:24] for t in told] == [
+        "cannot be read (Too many",
+        "is a pipe or a device; w",
+        "its name is no UTF-8; re",
+    ]
+
+
 # --- which rank
 
 

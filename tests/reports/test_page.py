@@ -200,6 +200,6 @@ def test_writing_is_atomic(tmp_path: Any) -> None:
     path = tmp_path / "r.html"
     html.write(path, ALL["healthy"](), charts=False)
     assert path.read_text().endswith("</html>") or path.read_text().endswith("</html>\n")
-    with pytest.raises(html.page.TraceviewError, match=r"missing/r\.html: cannot write"):
+    with pytest.raises(html.page.TraceviewError, match=r"missing/r\.html: cannot be written"):
         html.write(tmp_path / "missing" / "r.html", ALL["healthy"](), charts=False)
     assert [p.name for p in tmp_path.iterdir()] == ["r.html"]

@@ -127,6 +127,6 @@ def test_what_cannot_be_exported_is_said(world, tmp_path):
         perfetto.export(*world, tmp_path / "x.json", ranks=[7])
     with pytest.raises(TraceviewError, match="window"):
         perfetto.export(*world, tmp_path / "x.json", window=(5, 5))
-    with pytest.raises(TraceviewError, match=r"absent/x\.json: cannot write"):
+    with pytest.raises(TraceviewError, match=r"absent/x\.json: cannot be written"):
         perfetto.export(*world, tmp_path / "absent" / "x.json")
     assert not list(tmp_path.iterdir())

@@ -11,6 +11,7 @@ from traceview import units
 from traceview.analysis import topology
 from traceview.run import Run, SourceMeta
 from traceview.schema import COLL_FACTS, COLLECTIVES, COUNTERS, GPU_OPS, HOST_RANGES, LOG_TABLES, STEP_MARKS, codes
+from traceview.units import one_line
 
 
 class RankContent(msgspec.Struct):
@@ -64,7 +65,7 @@ class Inventory(msgspec.Struct):
 
     def text(self) -> str:
         """For the terminal."""
-        return "\n".join(_lines(self)) + "\n"
+        return "\n".join(map(one_line, _lines(self))) + "\n"
 
 
 def take(run: Run) -> Inventory:

@@ -35,8 +35,13 @@ def analyze(paths: tuple[str, ...], **given: Any) -> int:
 
     Exit status: 0 analysed (whatever the verdict), 2 nothing usable.
     """
-    output.refuse_existing([given["html"], given["json_"], given["markdown"], given["tables"]], given["force"])
+    files = [given[name] for name in ("html", "json_", "markdown")]
+    output.refuse_existing(files, given["force"])
+    output.refuse_folder(given["tables"], given["force"])
     from traceview import pipeline
+    from traceview_reports.html.timeline_data import parse_focus
+
+    focus = tuple(parse_focus(f) for f in given["focus"])
 
     with progress_of(quiet=given["quiet"] or given["json_"] == "-") as progress:
         study = pipeline.study(
@@ -47,11 +52,12 @@ def analyze(paths: tuple[str, ...], **given: Any) -> int:
             workers=given["workers"],
             progress=progress,
         )
-    _write(study, given)
+    output.refuse_inputs([*files, given["tables"]], study.run)
+    _write(study, given, focus)
     return 0
 
 
-def _write(study: Any, given: dict[str, Any]) -> None:
+def _write(study: Any, given: dict[str, Any], focus: tuple[Any, ...]) -> None:
     from traceview_reports import markdown, terminal
 
     result = study.result
@@ -68,16 +74,16 @@ def _write(study: Any, given: dict[str, Any]) -> None:
 
         pipeline.write_tables(study, Path(given["tables"]), force=given["force"])
     if given["html"]:
-        _write_html(study, given)
+        _write_html(study, given, focus)
     for name in ("html", "json_", "markdown", "tables"):
         if given[name] and given[name] != "-" and not silent:
             click.echo(f"wrote {given[name]}")
 
 
-def _write_html(study: Any, given: dict[str, Any]) -> None:
+def _write_html(study: Any, given: dict[str, Any], focus: tuple[Any, ...]) -> None:
     from traceview_reports import html
-    from traceview_reports.html.timeline_data import Budget, parse_focus
+    from traceview_reports.html.timeline_data import Budget
 
-    budget = Budget(focus=tuple(parse_focus(f) for f in given["focus"]))
+    budget = Budget(focus=focus)
     page = html.render(study.result, study.run, detail=study.detail, charts=not given["no_charts"], budget=budget)
     output.write(given["html"], page.encode())

@@ -35,6 +35,7 @@ def export(paths: tuple[str, ...], **given: Any) -> int:
             workers=given["workers"],
             progress=progress,
         )
+    output.refuse_inputs([given["out"]], study.run)
     step = _step(study.result, given["step"])
     ranks = _ranks(study.run, given["ranks"])
     pipeline.export_window(study, Path(given["out"]), ranks, step)

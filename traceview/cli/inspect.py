@@ -31,6 +31,7 @@ def inspect(paths: tuple[str, ...], **given: Any) -> int:
             workers=given["workers"],
             progress=progress,
         )
+    output.refuse_inputs([given["json_"]], run)
     found = inventory.take(run)
     if given["json_"]:
         output.write(given["json_"], found.to_json())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 
 import click
@@ -10,8 +11,9 @@ from traceview import __version__
 from traceview.cli.analyze import analyze
 from traceview.cli.export import export
 from traceview.cli.inspect import inspect
-from traceview.cli.streams import tolerant
+from traceview.cli.streams import reopen, tolerant
 from traceview.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNUSABLE, TraceviewError
+from traceview.units import one_line
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -27,17 +29,18 @@ cli.add_command(inspect)
 
 def run(argv: list[str] | None = None) -> int:
     """Run a command line. click's own exit code 1 would read as FAIL, so its standalone mode is off."""
+    reopen()
     tolerant(sys.stdout, sys.stderr)
     try:
         code = cli.main(args=argv, prog_name="traceview", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        _say(error)
         return EXIT_UNUSABLE
     except (click.Abort, KeyboardInterrupt):
         print("traceview: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except TraceviewError as error:
-        print(f"traceview: {error}", file=sys.stderr)
+        print(f"traceview: {one_line(error)}", file=sys.stderr)
         return error.exit_code
     except (
         BrokenPipeError,
@@ -45,11 +48,24 @@ def run(argv: list[str] | None = None) -> int:
     ):  # click turns a closed pipe (`| head`) into exit(1), which would read as FAIL
         return EXIT_OK
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            print("traceview: no space is left on the disk; free some and run again", file=sys.stderr)
+            return EXIT_UNUSABLE
         if "--debug" in (argv if argv is not None else sys.argv):
             raise
         print(
-            f"traceview: internal error: {type(error).__name__}: {error} (--debug shows where)",
+            f"traceview: internal error: {type(error).__name__}: {one_line(error)} (--debug shows where)",
             file=sys.stderr,
         )
         return EXIT_INTERNAL
     return code if isinstance(code, int) else EXIT_OK
+
+
+def _say(error: click.ClickException) -> None:
+    """Wrong usage in one line; a bare ``traceview`` shows the help."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    command = context.command_path if context else "traceview"
+    print(f"traceview: {one_line(error.format_message())} See `{command} --help`.", file=sys.stderr)

@@ -1,22 +1,49 @@
-"""Writing outputs: never over an existing file without --force, never half a file."""
+"""Writing outputs: never over an existing file without --force, never over an input, never half a file."""
 
 from __future__ import annotations
 
 import os
 import sys
-import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from traceview import files
 from traceview.errors import TraceviewError
 
 
-def refuse_existing(paths: list[str | None], force: bool) -> None:
-    """TraceviewError if one of the outputs exists (checked before the work, not after it)."""
-    for path in paths:
-        if path and path != "-" and Path(path).exists() and not force:
+def refuse_existing(paths: Sequence[str | None], force: bool) -> None:
+    """TraceviewError if an output exists, is a folder, or is named twice (checked before the work, not after it)."""
+    named = [path for path in paths if path and path != "-"]
+    for path in named:
+        if os.path.isdir(path):
+            raise TraceviewError(f"{path}: is a folder; name a file in it")
+        if os.path.exists(path) and not force and not files.is_special(Path(path)):
             raise TraceviewError(f"{path}: exists; use --force to overwrite it")
-        if path and path != "-" and not Path(path).absolute().parent.is_dir():
+        if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             raise TraceviewError(f"{path}: its folder does not exist; make it first")
+        if named.count(path) > 1:
+            raise TraceviewError(f"{path}: is named for two outputs; name two files")
+
+
+def refuse_folder(path: str | None, force: bool) -> None:
+    """TraceviewError if this folder may not be replaced: only one that holds nothing but tables ever is."""
+    if not path or not os.path.lexists(path):
+        refuse_existing([path], force)
+        return
+    if not force:
+        raise TraceviewError(f"{path}: exists; use --force to replace it")
+    if not os.path.isdir(path) or os.path.islink(path) or any(not f.endswith(".parquet") for f in os.listdir(path)):
+        raise TraceviewError(f"{path}: holds more than tables, so it is not replaced; name a new folder")
+
+
+def refuse_inputs(paths: Sequence[str | None], run: Any) -> None:
+    """TraceviewError if an output would replace a file that was read, also with --force."""
+    read = [*run.parts.values(), *run.logs]
+    sources = {os.path.realpath(p.meta.source.path) for p in read}
+    for path in paths:
+        if path and path != "-" and any(s == (r := os.path.realpath(path)) or s.startswith(r + "/") for s in sources):
+            raise TraceviewError(f"{path}: is an input; name another file for the output")
 
 
 def write(path: str, data: bytes) -> None:
@@ -25,14 +52,5 @@ def write(path: str, data: bytes) -> None:
         sys.stdout.buffer.write(data + (b"" if data.endswith(b"\n") else b"\n"))
         sys.stdout.buffer.flush()
         return
-    target = Path(path)
-    try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.absolute().parent)
-        with os.fdopen(handle, "wb") as out:
-            out.write(data)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, target)
-    except OSError as error:
-        raise TraceviewError(f"{path}: cannot be written ({error.strerror})") from error
+    with files.replacing(Path(path)) as out:
+        out.write(data)

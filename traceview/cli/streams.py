@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import codecs
+import os
+import sys
 from typing import IO, Any
 
 _NEAR = str.maketrans("█▏·−–→µ×…≤≥≈", "#|.-->ux.<>~")
+
+
+def reopen() -> None:
+    """A closed stdout or stderr (``>&-``) swallows what is written."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for the whole process
 
 
 def tolerant(*streams: IO[str]) -> None:

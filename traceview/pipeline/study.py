@@ -47,9 +47,13 @@ def study_run(run: Run, how: StudyOptions) -> Study:
 
 def write_tables(study: Study, folder: Path, *, force: bool = False) -> None:
     """Every table of the run and of the result as Parquet; the folder appears whole or not at all."""
+    folder = folder.resolve()
     if folder.exists() and not force:
         raise TraceviewError(f"{folder}: exists; use --force to replace it")
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.absolute().parent))
+    try:
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name[:100]}.", dir=folder.absolute().parent))
+    except OSError as error:
+        raise TraceviewError(f"{folder}: cannot be written ({error.strerror})") from error
     try:
         for declared in PART_TABLES:
             if declared not in LOG_TABLES:
@@ -60,13 +64,14 @@ def write_tables(study: Study, folder: Path, *, force: bool = False) -> None:
         for name in ("windows", "steps", "stragglers"):
             pq.write_table(getattr(study.result, name)(), temporary / f"{name}.parquet", compression="zstd")
         pq.write_table(study.result.collectives(), temporary / "collective_classes.parquet", compression="zstd")
+        temporary.chmod(0o755)
         if folder.exists():
             shutil.rmtree(folder)
-        temporary.chmod(0o755)
         temporary.rename(folder)
     except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
         raise TraceviewError(f"{folder}: cannot be written ({error.strerror})") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def export_window(study: Study, out: Path, ranks: list[int], step: int) -> int:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from traceview import units
+from traceview import files, units
 from traceview.errors import TraceviewError
 from traceview.result import Result
 from traceview_reports.html import embed, sections
@@ -63,24 +61,8 @@ def render(
 def write(path: Path, result: Result, run: Run | None = None, **options: Any) -> None:
     """Render to a temporary file beside ``path`` and rename it; TraceviewError if it cannot be written."""
     text = render(result, run, **options)
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as out:
-                out.write(text)
-            os.chmod(name, 0o666 & ~_umask())
-            os.replace(name, path)
-        except BaseException:
-            os.unlink(name)
-            raise
-    except OSError as error:
-        raise TraceviewError(f"{path}: cannot write the report: {error.strerror}") from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    with files.replacing(path) as out:
+        out.write(text.encode())
 
 
 def _environment() -> Environment:
