@@ -31,6 +31,7 @@ def assign(parts: Sequence[Part], rank_regex: str | None) -> list[str]:
     if rank_regex is not None:
         _by_user(parts, rank_regex)
         return notes
+    notes += _ranks_of_a_part_of_the_job(parts)
     open_ = [p for p in parts if p.meta.rank is None]
     if open_:
         for part, rank in zip(open_, _from_names([Path(p.meta.source.path) for p in open_]), strict=True):
@@ -48,6 +49,29 @@ def assign(parts: Sequence[Part], rank_regex: str | None) -> list[str]:
             f"{first.source.path} is {first.rank}, {last.source.path} is {last.rank}; --rank-regex tells better"
         )
     return notes
+
+
+def _ranks_of_a_part_of_the_job(parts: Sequence[Part]) -> list[str]:
+    """Forget ranks out of communicators if several processes claim one at the same time; says so.
+
+    The widest communicator of a process need not be the job: torch makes that of the world only when it is used.
+    """
+    metas = [p.meta for p in parts if p.meta.rank_source == "payload"]
+    first: dict[int | None, PartMeta] = {}
+    for meta in metas:
+        other = first.setdefault(meta.rank, meta)
+        if (meta.host, meta.pid) != (other.host, other.pid) and _overlap(meta, other):
+            for claim in metas:
+                claim.rank, claim.rank_source, claim.world_size = None, "", None
+            return [
+                f"{meta.source.path} and {other.source.path} both claim a rank {meta.rank} of a communicator: "
+                "these are ranks of parts of the job, not used"
+            ]
+    return []
+
+
+def _overlap(a: PartMeta, b: PartMeta) -> bool:
+    return (a.cover_start or 0) <= (b.cover_end or 0) and (b.cover_start or 0) <= (a.cover_end or 0)
 
 
 def _impossible(meta: PartMeta) -> list[str]:

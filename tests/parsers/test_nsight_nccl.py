@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import traceview as tv
 from builders.nsight_files import PID, TID, call, kernel, strings, write_parquet, write_sqlite
 from traceview.run import Part
 from traceview.schema import COLLECTIVES
@@ -218,3 +219,17 @@ def test_ranks_that_contradict_each_other_are_not_used(tmp_path: Path) -> None:
     parts = nsight.read(path, tmp_path / "out", ReadOptions(), None)
     assert [p.meta.rank for p in parts] == [None, None]
     assert any("claim the same rank" in w for w in parts[0].meta.source.warnings)
+
+
+def test_ranks_of_a_communicator_that_is_not_the_job(tmp_path: Path) -> None:
+    """Two reports of ranks 0 of two tensor-parallel groups: their names tell the ranks of the job."""
+    for name in ("rep.0.sqlite", "rep.1.sqlite"):
+        pid = PID + (int(name[4]) << 24)
+        tables = strings(NAME) | {
+            "NVTX_EVENTS": [INIT | {"globalTid": pid | 5}],
+            "CUPTI_ACTIVITY_KIND_KERNEL": [kernel(1, 20, 10, 1, globalPid=pid)],
+        }  # fmt: skip
+        write_sqlite(tmp_path / name, tables)
+    run = tv.open(tmp_path, cache=False)
+    assert [(r, run.parts[r].meta.rank_source) for r in run.ranks] == [(0, "name"), (1, "name")]
+    assert any("parts of the job" in p for p in run.problems)
