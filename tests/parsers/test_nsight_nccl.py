@@ -138,6 +138,7 @@ def grouped(*calls: tuple[str, dict[str, int]]) -> list[dict[str, Any]]:
 
 def rows_of(tmp_path: Path, ranges: list[dict[str, Any]], kernels: int = 1) -> list[dict[str, Any]]:
     tables = strings(NAME, "cudaLaunchKernelExC_v11060") | {
+        "META_DATA_CAPTURE": [{"name": "PROCESS_0:ENVIRONMENT_VARIABLE", "value": 'WORLD_SIZE="2"'}],
         "NVTX_EVENTS": [INIT, OTHER, *ranges],
         "CUPTI_ACTIVITY_KIND_KERNEL": [kernel(100 + 10 * i, 105 + 10 * i, 10, i + 1) for i in range(kernels)],
         "CUPTI_ACTIVITY_KIND_RUNTIME": [call(91 + i, 92 + i, 13, i + 1) for i in range(kernels)],
@@ -233,3 +234,13 @@ def test_ranks_of_a_communicator_that_is_not_the_job(tmp_path: Path) -> None:
     run = tv.open(tmp_path, cache=False)
     assert [(r, run.parts[r].meta.rank_source) for r in run.ranks] == [(0, "name"), (1, "name")]
     assert any("parts of the job" in p for p in run.problems)
+
+
+def test_members_are_not_told_where_the_world_is_not(tmp_path: Path) -> None:
+    tables = strings(NAME, "cudaLaunchKernelExC_v11060") | {
+        "NVTX_EVENTS": [INIT, nvtx(90, 99, "ncclBroadcast", **payload(comm=7, size=64, root=1))],
+        "CUPTI_ACTIVITY_KIND_KERNEL": [kernel(100, 105, 10, 1)],
+        "CUPTI_ACTIVITY_KIND_RUNTIME": [call(91, 92, 13, 1)],
+    }  # fmt: skip
+    (row,) = read(tmp_path, tables).table(COLLECTIVES).to_pylist()
+    assert (row["members"], row["src"], row["group_size"], row["comm_id"]) == (None, None, 2, "0x7")

@@ -71,9 +71,10 @@ def _one(process: Process, calls: Calls | None, report: Report, mpi: dict[int, i
 
 
 def members(
-    processes: list[Process], calls: dict[int, Calls | None], found: dict[int, Identity]
+    processes: list[Process], calls: dict[int, Calls | None], found: dict[int, Identity], report: Report
 ) -> dict[int, list[int]]:
-    """Communicator -> global ranks in the order of its own ranks, for those of which the report has every member."""
+    """Communicator -> global ranks in the order of its own ranks, where the report has every member, or where it is
+    that of a world whose size the environment tells too."""
     seen: dict[int, dict[int, int]] = {}
     size: dict[int, int] = {}
     for process in processes:
@@ -85,6 +86,6 @@ def members(
                 continue
             seen.setdefault(comm, {})[told.rank] = identity.rank
             size[comm] = told.nranks
-            if told.nranks == identity.world and told.rank == identity.rank:
+            if told.nranks == _world(report) and told.rank == identity.rank:
                 seen[comm] = {r: r for r in range(told.nranks)}  # the world: every rank is its own number
     return {c: [ranks[i] for i in range(size[c])] for c, ranks in seen.items() if len(ranks) == size[c]}

@@ -75,7 +75,7 @@ class ReportReader:
         payloads = read_payloads(self.source)
         calls = {p.key: calls_of(p, self.names.texts, payloads) for p in chosen}
         found = identify(chosen, calls, self.report, mpi_ranks(self.source), self.path)
-        known = members(chosen, calls, found)
+        known = members(chosen, calls, found, self.report)
         writer = PartWriter(self.names, self.gpu.configs.texts, self.nvtx, self.report.epoch)
         parts = []
         for number, process in enumerate(chosen):
