@@ -60,9 +60,20 @@ def _expand(given: str | Path) -> Iterator[tuple[Path, bool]]:
     else:
         matches = sorted(glob.glob(str(given), recursive=True))
         if not matches:
+            _refuse_without_rights(path)
             raise TraceviewError(f"{given}: no such file or folder; check the path")
         for match in matches:
             yield from _walk(Path(match)) if os.path.isdir(match) else [(Path(match), True)]
+
+
+def _refuse_without_rights(path: Path) -> None:
+    """TraceviewError if a path only seems not to exist because its folder may not be searched."""
+    try:
+        path.stat()
+    except PermissionError as error:
+        raise TraceviewError(f"{path}: cannot be read ({error.strerror}); check the rights of its folders") from error
+    except OSError:
+        return
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, bool]]:
@@ -78,7 +89,7 @@ def _walk(folder: Path) -> Iterator[tuple[Path, bool]]:
     for entry in entries:
         if entry.name.startswith("."):
             continue
-        if entry.is_dir():
+        if os.path.isdir(entry):  # unlike Path.is_dir, never raises
             if not entry.is_symlink():
                 yield from _walk(entry)
         else:
