@@ -15,7 +15,7 @@ from traceview_parsers.nsight.recognise import claims, convert, is_raw, refuse
 from traceview_parsers.registry import Progress, ReadOptions
 
 name = "nsight"
-version = 1
+version = 2
 is_log = False
 
 
