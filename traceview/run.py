@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from traceview.errors import TraceviewError
 from traceview.schema import TABLES, Table
+from traceview.schema.arrays import from_numpy
 
 MOST_RANKS = 1 << 20
 """No job has more: a larger number in a file or a name is none of a rank."""
@@ -134,7 +135,7 @@ def _write_table(path: Path, declared: Table, pieces: Iterator[Any]) -> int:
 def with_rank(table: Any, rank: int) -> Any:
     """A stored table with its rank column in front."""
     return table.add_column(
-        0, pa.field("rank", pa.int32(), nullable=False), pa.array(np.full(len(table), rank, np.int32))
+        0, pa.field("rank", pa.int32(), nullable=False), from_numpy(np.full(len(table), rank, np.int32))
     )
 
 

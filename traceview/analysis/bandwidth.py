@@ -19,6 +19,7 @@ from traceview.config import DEFAULT, Config
 from traceview.result import CollectiveRow
 from traceview.run import parse_members
 from traceview.schema import COLL_KINDS, codes
+from traceview.schema.arrays import to_numpy
 
 _FIT_SIZES = 64
 OVER = 1.02
@@ -105,8 +106,8 @@ def _classes(collectives: Any, matches: Matches, timing: Timing) -> list[_Class]
     group, names = _dictionary(collectives["group"])
     member, lists = _dictionary(collectives["members"])
     kind = codes(collectives["kind"], COLL_KINDS).astype(np.int64)
-    size = collectives["bytes"].fill_null(0).to_numpy()
-    count = collectives["group_size"].fill_null(0).to_numpy()
+    size = to_numpy(collectives["bytes"], 0)
+    count = to_numpy(collectives["group_size"], 0)
     bits = np.frexp(size.astype(np.float64))[1].astype(np.int64)  # 2^(bits-1) <= S < 2^bits; 0 for no size
     key = (((group + 1) * (len(lists) + 1) + member + 1) * (len(COLL_KINDS) + 1) + kind + 1) * 64 + bits
     order = np.argsort(key, kind="stable")
@@ -141,7 +142,7 @@ def _dictionary(column: Any) -> tuple[Ints, list[str]]:
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    return column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64), column.dictionary.to_pylist()
+    return to_numpy(column.indices, -1).astype(np.int64), column.dictionary.to_pylist()
 
 
 def _sizes(instance: Ints, size: Ints) -> tuple[Ints, Ints]:

@@ -15,6 +15,7 @@ from traceview.analysis.ops import names as names_of
 from traceview.analysis.origin import Facts, lateness_of
 from traceview.analysis.types import Bools, Ints
 from traceview.schema import GPU_CLASSES, HOST_KINDS, LEAVES, codes
+from traceview.schema.arrays import to_numpy
 
 BUCKETS: dict[str, tuple[str, ...]] = {
     "compute": ("compute", "gpu_opaque"),
@@ -165,7 +166,7 @@ def sums_by_name(table: Any, start: Ints, end: Ints, which: tuple[str, tuple[str
     column, declared, wanted = which
     order = np.argsort(start, kind="stable")
     start, end = start[order], np.maximum.accumulate(end[order]) if len(end) else end
-    begin = table["start"].to_numpy()
+    begin = to_numpy(table["start"])
     at = np.searchsorted(start, begin, side="right") - 1
     code = codes(table[column], declared)
     inside = (at >= 0) & np.isin(code, [declared.index(w) for w in wanted])
@@ -173,7 +174,7 @@ def sums_by_name(table: Any, start: Ints, end: Ints, which: tuple[str, tuple[str
     index, texts = names_of(table, "name")
     shape, shapes = names_of(table, "config") if "config" in table.column_names else (np.full(len(index), -1), [])
     found, number = np.unique((index * (len(shapes) + 1) + shape + 1)[inside], return_inverse=True)
-    length = (table["end"].to_numpy() - begin)[inside]
+    length = (to_numpy(table["end"]) - begin)[inside]
     count = np.bincount(number, minlength=len(found))
     total = np.bincount(number, length, len(found))
     keys = [(texts[k // (len(shapes) + 1)], ["", *shapes][k % (len(shapes) + 1)]) for k in found.tolist()]

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from traceview.analysis.types import UNRESOLVED, Bools, Ints, Phases
+from traceview.schema.arrays import to_numpy
 
 LEAST = 3
 """collectives of a class; fewer have no smallest to compare with"""
@@ -24,12 +25,12 @@ def waiting_at_least(collectives: Any, phases: Phases, exposed: Ints, used: Bool
     """
     rows = pl.DataFrame(
         {
-            "rank": collectives["rank"].to_numpy(),
+            "rank": to_numpy(collectives["rank"]),
             "group": pl.from_arrow(collectives["group"]).cast(pl.String),
             "kind": pl.from_arrow(collectives["kind"]).cast(pl.String),
             "bytes": pl.from_arrow(collectives["bytes"]),
             "name": pl.from_arrow(collectives["name"]).cast(pl.String),
-            "ns": collectives["end"].to_numpy() - collectives["start"].to_numpy(),
+            "ns": to_numpy(collectives["end"]) - to_numpy(collectives["start"]),
             "exposed": exposed,
             "open": (phases.second == UNRESOLVED) & used,
         }

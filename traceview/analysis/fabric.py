@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import polars as pl
 import pyarrow.compute as pc
 
 from traceview import units
@@ -67,10 +68,10 @@ def _host(run: Run, rank: int, joined: Joined | None) -> str:
 def _trace(run: Run, collectives: Any) -> Trace:
     texts = [t for t in pc.unique(collectives["members"]).to_pylist() if t]
     named: dict[Members, set[str]] = defaultdict(set)
-    pairs = collectives.group_by(["members", "comm_id"]).aggregate([]).to_pylist() if len(collectives) else []
-    for pair in pairs:
-        if pair["members"] and pair["comm_id"]:
-            named[parse_members(pair["members"])].add(pair["comm_id"].lower())
+    pairs = pl.DataFrame(pl.from_arrow(collectives.select(["members", "comm_id"]))).unique()
+    for members, comm_id in pairs.iter_rows():
+        if members and comm_id:
+            named[parse_members(members)].add(comm_id.lower())
     return Trace(
         hosts={r: run.host(r) for r in run.ranks},
         pids={r: pid for r in run.ranks if (pid := run.parts[r].meta.pid) is not None},

@@ -13,6 +13,7 @@ import numpy as np
 from traceview.analysis.types import Bools, Codes, Ints
 from traceview.run import parse_members
 from traceview.schema import COLL_KINDS, codes
+from traceview.schema.arrays import to_numpy
 from traceview.units import ranks as format_ranks
 
 NONE = -1
@@ -112,9 +113,7 @@ def _plain(column: Any, null: int = NONE) -> Any:
     """A numeric column as numpy; nulls become ``null`` (a column of nulls takes no memory)."""
     if len(column) and column.null_count == len(column):
         return np.broadcast_to(np.int64(null), len(column))
-    if column.null_count:
-        column = column.fill_null(null)
-    return column.to_numpy()
+    return to_numpy(column, null)
 
 
 def _dictionary(column: Any) -> tuple[Ints, list[Any]]:

@@ -10,6 +10,7 @@ import polars as pl
 from traceview.analysis.types import Ints
 from traceview.result import KernelRow
 from traceview.schema import GPU_CLASSES, codes
+from traceview.schema.arrays import from_numpy, to_numpy
 
 
 def step_of(starts: Ints, window_start: Ints, window_end: Ints, steps: Ints) -> Ints:
@@ -27,14 +28,14 @@ def sums(gpu_ops: Any, step: Ints, rank: int) -> pl.DataFrame:
     ``step``: step per row of ``gpu_ops`` (the window in which it starts), -1 = not counted.
     """
     keep = np.flatnonzero(step >= 0)
-    part = gpu_ops.take(keep)
+    part = gpu_ops.take(from_numpy(keep))
     frame = pl.DataFrame(
         {
             "step": step[keep],
             "name": pl.from_arrow(part["name"]).cast(pl.String),
             "config": pl.from_arrow(part["config"]).cast(pl.String),
             "cls": codes(part["cls"], GPU_CLASSES),
-            "ns": part["end"].to_numpy() - part["start"].to_numpy(),
+            "ns": to_numpy(part["end"]) - to_numpy(part["start"]),
         }
     )
     return (

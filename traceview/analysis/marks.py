@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 
 from traceview.analysis.ops import NONE, ints, names
 from traceview.analysis.types import Ints, Marks
 from traceview.config import Config
 from traceview.errors import TraceviewError
 from traceview.schema import HOST_KINDS, MARK_SOURCES, codes
+from traceview.schema.arrays import from_numpy
 
 Cover = Mapping[int, tuple[int, int]]
 Columns = tuple[Ints, Ints, Ints, Ints, Ints]
@@ -56,10 +56,11 @@ def from_table(table: Any, source: str, cover: Cover, config: Config) -> Marks |
 
 def _by_series(table: Any, source: str) -> dict[str, Columns]:
     """Series of one source -> its marks by (rank, start); of equal numbers on one rank the longest stays."""
-    chosen = table.take(np.flatnonzero(codes(table["source"], MARK_SOURCES) == MARK_SOURCES.index(source)))
+    of_source = codes(table["source"], MARK_SOURCES) == MARK_SOURCES.index(source)
+    series, texts = names(table, "series")
     out = {}
-    for name in sorted(pc.unique(chosen["series"]).to_pylist()):
-        part = chosen.filter(pc.equal(chosen["series"], name))
+    for code in sorted(np.unique(series[of_source]).tolist(), key=texts.__getitem__):
+        name, part = texts[code], table.take(from_numpy(np.flatnonzero(of_source & (series == code))))
         rank, step, start, end, thread = (ints(part, c) for c in ("rank", "step", "start", "end", "thread"))
         order = np.lexsort((start - end, step, rank))
         same = (np.diff(rank[order]) == 0) & (np.diff(step[order]) == 0)

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pyarrow.compute as pc
 
+from traceview.schema.arrays import to_numpy
 from traceview.analysis.nvtx import LaunchedOps, Ranges, project
 from traceview.analysis.ops import NONE, ints
 from traceview.analysis.types import Ints
@@ -32,7 +33,7 @@ class Launchers:
         keep = np.flatnonzero((step >= 0) & (launch != NONE))
         if not len(keep):
             return
-        begin, end = gpu_ops["start"].to_numpy()[keep], gpu_ops["end"].to_numpy()[keep]
+        begin, end = to_numpy(gpu_ops["start"])[keep], to_numpy(gpu_ops["end"])[keep]
         ops = LaunchedOps(thread[keep], launch[keep], begin, end)
         for kind in KINDS:
             self._add_kind(kind, gpu_ops["name"].take(keep), host_ranges, ops, rank)
@@ -43,10 +44,10 @@ class Launchers:
             return
         name = chosen["name"].combine_chunks()
         texts = name.dictionary
-        code = name.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        thread, start, end = (chosen[c].to_numpy() for c in ("thread", "start", "end"))
+        code = to_numpy(name.indices).astype(np.int64)
+        thread, start, end = (to_numpy(chosen[c]) for c in ("thread", "start", "end"))
         found = project(Ranges(thread, start, end, code, len(texts)), ops)
-        marks = pc.match_substring_regex(texts, _STEP).to_numpy(zero_copy_only=False)
+        marks = to_numpy(pc.match_substring_regex(texts, _STEP))
         some = np.flatnonzero((found.ops > 0) & ~marks)
         frame = {"name": texts.take(some), "ops": found.ops[some], "gpu_ns": found.gpu_ns[some]}
         frame |= {"self_ns": found.self_ns[some], "count": found.ranges[some]}

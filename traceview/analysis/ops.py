@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from traceview.analysis.types import Bools, Codes, Ints
 from traceview.schema import GPU_CLASSES, MEM_KINDS, codes
+from traceview.schema.arrays import to_numpy
 
 NONE: int = int(np.iinfo(np.int64).min)
 """What a null of an integer column becomes."""
@@ -21,10 +22,8 @@ CLS = {name: code for code, name in enumerate(GPU_CLASSES)}
 def ints(table: Any, name: str) -> Ints:
     """An integer column as int64; nulls become ``NONE``."""
     column = table[name]
-    filled = column.fill_null(NONE) if column.null_count and pa.types.is_int64(column.type) else column
-    if filled.null_count:
-        filled = column.cast(pa.int64()).fill_null(NONE)
-    out: Ints = filled.to_numpy().astype(np.int64, copy=False)
+    wide = column.cast(pa.int64()) if column.null_count else column
+    out: Ints = to_numpy(wide, NONE).astype(np.int64, copy=False)
     return out
 
 
@@ -33,7 +32,7 @@ def names(table: Any, name: str) -> tuple[Ints, list[str]]:
     if not table.num_rows:
         return np.empty(0, np.int64), []
     column = table[name].unify_dictionaries().combine_chunks()
-    index = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    index = to_numpy(column.indices, -1).astype(np.int64)
     return index, column.dictionary.to_pylist()
 
 
@@ -64,7 +63,7 @@ class Ops:
             start=ints(table, "start"),
             end=ints(table, "end"),
             cls=codes(table["cls"], GPU_CLASSES),
-            fused=table["fused_comm"].to_numpy(),
+            fused=to_numpy(table["fused_comm"]),
             mem=codes(table["mem"], MEM_KINDS),
             launch=ints(table, "launch_start"),
             thread=ints(table, "launch_thread"),

@@ -29,6 +29,7 @@ from traceview.result import (
     Verdict,
 )
 from traceview.run import PartMeta, Run, SourceMeta
+from traceview.schema.arrays import to_numpy
 from traceview_parsers.kernels import unclassified
 
 
@@ -182,7 +183,7 @@ def _collectives(
     base: Frame, across: Across, lanes: Lanes, fabric: bandwidth.Fabric, config: Config
 ) -> list[CollectiveRow]:
     table = base.collectives
-    start, end = table["start"].to_numpy(), table["end"].to_numpy()
+    start, end = to_numpy(table["start"]), to_numpy(table["end"])
     wait_end = across.waits.phases.wait_end
     timing = bandwidth.Timing(
         transfer=across.waits.instances.transfer,

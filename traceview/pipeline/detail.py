@@ -10,6 +10,7 @@ import numpy as np
 from traceview.analysis.types import Decomposition
 from traceview.pipeline.values import Across, Frame, Lanes
 from traceview.run import Run
+from traceview.schema.arrays import to_numpy
 from traceview_reports.html.timeline_data import Detail, RankDetail, clock_of, origin_of
 
 
@@ -47,8 +48,8 @@ def _rank(run: Run, base: Frame, across: Across, lane: Decomposition) -> RankDet
     clock, phases, found = across.alignment.base, across.waits.phases, across.waits.instances
     instance = across.matches.instance[own]
     late = np.where(instance >= 0, found.last[instance], -1) if len(found.last) else np.full(len(instance), -1)
-    who = base.collectives["rank"].to_numpy()
-    waits = phases.wait_end[own] > base.collectives["start"].to_numpy()[own]
+    who = to_numpy(base.collectives["rank"])
+    waits = phases.wait_end[own] > to_numpy(base.collectives["start"])[own]
     return RankDetail(
         **clock_of(clock, rank),
         host_shift_ns=base.axes[rank].host_shift,

@@ -14,6 +14,7 @@ from traceview.pipeline import rows
 from traceview.pipeline.values import Across, Frame, Lanes, StudyOptions
 from traceview.run import Run
 from traceview.schema import COLLECTIVES, COUNTERS, GPU_OPS, HOST_RANGES, STEP_MARKS
+from traceview.schema.arrays import to_numpy
 
 
 def frame(run: Run, how: StudyOptions) -> Frame:
@@ -44,16 +45,16 @@ def _cover(run: Run, rank: int) -> tuple[int, int]:
     if meta.cover_start is not None and meta.cover_end is not None:
         return meta.cover_start, meta.cover_end
     tables = [t for t in (run.table(GPU_OPS, rank), run.table(HOST_RANGES, rank)) if t.num_rows]
-    starts = [int(t["start"].to_numpy().min()) for t in tables]
-    ends = [int(t["end"].to_numpy().max()) for t in tables]
+    starts = [int(to_numpy(t["start"]).min()) for t in tables]
+    ends = [int(to_numpy(t["end"]).max()) for t in tables]
     return min(starts, default=0), max(ends, default=0)
 
 
 def _step_of_rows(collectives: Any, marks: Marks, first: dict[int, int]) -> Ints:
     """Step of the host mark that holds the launch of a collective (its start if the launch is unknown)."""
-    start = collectives["start"].to_numpy()
+    start = to_numpy(collectives["start"])
     launch = collectives["launch_start"]
-    when = np.where(launch.is_null().to_numpy(), start, launch.fill_null(0).to_numpy())
+    when = np.where(to_numpy(launch.is_null()), start, to_numpy(launch, 0))
     ends = [*list(first.values())[1:], len(start)]
     parts = [steps.step_of(marks, r, when[a:b]) for (r, a), b in zip(first.items(), ends, strict=True)]
     step = np.concatenate([np.empty(0, np.int64), *parts])
@@ -83,8 +84,8 @@ def _rank(run: Run, rank: int, base: Frame, across: Across, how: StudyOptions, o
         thread=_mark_thread(base.marks, rank),
     )
     lanes, _ = decompose(record, base.windows, how.config)
-    op = own["op"].fill_null(-1).to_numpy()
-    starts = gpu["start"].to_numpy()
+    op = to_numpy(own["op"], -1)
+    starts = to_numpy(gpu["start"])
     for lane in lanes:
         out.lanes.append(lane)
         out.windows += rows.windows_of(lane, base.windows)
@@ -95,7 +96,7 @@ def _rank(run: Run, rank: int, base: Frame, across: Across, how: StudyOptions, o
         used = lane.window[base.windows.used[lane.window]]
         begin, end = base.windows.start[used], base.windows.end[used]
         step = kernels.step_of(starts, begin, end, base.windows.step[used])
-        step[gpu["device"].to_numpy() != lane.device] = -1
+        step[to_numpy(gpu["device"]) != lane.device] = -1
         out.kernels.append(kernels.sums(gpu, step, rank))
         out.launchers.add(gpu, record.host_ranges, step, rank)
         out.copies.add(gpu, lane.exposed, step >= 0)

@@ -14,6 +14,7 @@ from traceview.config import Config
 from traceview.result import CopyRow, IdleRow, Metric, Window
 from traceview.run import Run
 from traceview.schema import GPU_CLASSES, LEAVES, MEM_KINDS, SUB_LEAVES, codes
+from traceview.schema.arrays import to_numpy
 
 COPY_CLASSES = ("pcie_h2d", "pcie_d2h", "gpu_d2d", "peer_copy", "gpu_memset")
 
@@ -71,8 +72,8 @@ class Copies:
     def add(self, gpu_ops: Any, exposed: Ints, inside: Any) -> None:
         """Add the copies of one rank that start in a used window (``inside``, one bool per row)."""
         cls, mem = codes(gpu_ops["cls"], GPU_CLASSES), codes(gpu_ops["mem"], MEM_KINDS)
-        size = gpu_ops["bytes"].fill_null(0).to_numpy()
-        ns = gpu_ops["end"].to_numpy() - gpu_ops["start"].to_numpy()
+        size = to_numpy(gpu_ops["bytes"], 0)
+        ns = to_numpy(gpu_ops["end"]) - to_numpy(gpu_ops["start"])
         for name in COPY_CLASSES:
             for kind in range(-1, len(MEM_KINDS)):
                 rows = np.flatnonzero((cls == GPU_CLASSES.index(name)) & (mem == kind) & inside)

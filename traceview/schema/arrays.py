@@ -50,21 +50,31 @@ def from_strings(values: Sequence[str]) -> Any:
     )
 
 
-def to_numpy(column: Any) -> np.ndarray[Any, Any]:
-    """A number column (array or chunked) without nulls as a read-only numpy array."""
+def to_numpy(column: Any, null: Any = None) -> np.ndarray[Any, Any]:
+    """A number column (array or chunked) as a read-only numpy array; ``null`` stands for nulls.
+
+    Raises InternalError for nulls if nothing is to stand for them.
+    """
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    if any(c.null_count for c in chunks):
-        raise InternalError("a column with nulls has no plain numpy form")
-    pieces = [_values(c) for c in chunks if len(c)]
+    pieces = [_values(c, null) for c in chunks if len(c)]
     if not pieces:
         return np.empty(0, _NUMPY[column.type])
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
-def _values(chunk: Any) -> np.ndarray[Any, Any]:
-    data = chunk.buffers()[1]
-    if chunk.type == pa.bool_():
-        whole = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little").view(np.bool_)
-    else:
-        whole = np.frombuffer(data, _NUMPY[chunk.type])
+def _values(chunk: Any, null: Any) -> np.ndarray[Any, Any]:
+    valid, data = chunk.buffers()
+    values = _bits(data, chunk) if chunk.type == pa.bool_() else _cut(np.frombuffer(data, _NUMPY[chunk.type]), chunk)
+    if not chunk.null_count:
+        return values
+    if null is None:
+        raise InternalError("a column with nulls has no plain numpy form")
+    return np.where(_bits(valid, chunk), values, values.dtype.type(null))
+
+
+def _bits(buffer: Any, chunk: Any) -> np.ndarray[Any, Any]:
+    return _cut(np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little").view(np.bool_), chunk)
+
+
+def _cut(whole: np.ndarray[Any, Any], chunk: Any) -> np.ndarray[Any, Any]:
     return whole[chunk.offset : chunk.offset + len(chunk)]

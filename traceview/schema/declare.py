@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from traceview.errors import InternalError
-from traceview.schema.arrays import from_numpy, from_strings
+from traceview.schema.arrays import from_numpy, from_strings, to_numpy
 
 I64, I32, F64, BOOL, STR = pa.int64(), pa.int32(), pa.float64(), pa.bool_(), pa.string()
 NAME = pa.dictionary(pa.int32(), pa.string())  # an open set of names
@@ -45,7 +45,8 @@ class Table:
 
     def empty(self, *, stored: bool = False) -> Any:
         """A table of no rows."""
-        return self.arrow(stored=stored).empty_table()
+        schema = self.arrow(stored=stored)
+        return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
     def build(self, columns: dict[str, Any], *, stored: bool = False) -> Any:
         """A ``pyarrow.Table`` from arrays by name; nullable columns that are not given are null.
@@ -98,6 +99,6 @@ def codes(column: Any, values: tuple[str, ...]) -> np.ndarray[Any, np.dtype[np.i
         column = column.dictionary_encode()
     index = {v: i for i, v in enumerate(values)}
     remap = np.array([index.get(v, -1) for v in column.dictionary.to_pylist()] + [-1], np.int8)
-    indices = column.indices.fill_null(len(remap) - 1).to_numpy(zero_copy_only=False)
+    indices = to_numpy(column.indices, len(remap) - 1)
     out: np.ndarray[Any, np.dtype[np.int8]] = remap[indices]
     return out
