@@ -9,11 +9,12 @@ import numpy as np
 import polars as pl
 import pyarrow.compute as pc
 
-from traceview.schema.arrays import to_numpy
 from traceview.analysis.nvtx import LaunchedOps, Ranges, project
 from traceview.analysis.ops import NONE, ints
 from traceview.analysis.types import Ints
 from traceview.result import KernelRow, RangeRow
+from traceview.schema import HOST_KINDS, codes
+from traceview.schema.arrays import from_numpy, to_numpy
 
 KINDS = ("annotation", "op")
 """user ranges and modules; operators. Each kind is a stack of its own"""
@@ -36,10 +37,11 @@ class Launchers:
         begin, end = to_numpy(gpu_ops["start"])[keep], to_numpy(gpu_ops["end"])[keep]
         ops = LaunchedOps(thread[keep], launch[keep], begin, end)
         for kind in KINDS:
-            self._add_kind(kind, gpu_ops["name"].take(keep), host_ranges, ops, rank)
+            self._add_kind(kind, gpu_ops["name"].take(from_numpy(keep)), host_ranges, ops, rank)
 
     def _add_kind(self, kind: str, kernel: Any, host_ranges: Any, ops: LaunchedOps, rank: int) -> None:
-        chosen = host_ranges.filter(pc.equal(host_ranges["kind"].cast("string"), kind))
+        of_kind = codes(host_ranges["kind"], HOST_KINDS) == HOST_KINDS.index(kind)
+        chosen = host_ranges.take(from_numpy(np.flatnonzero(of_kind)))
         if not chosen.num_rows:
             return
         name = chosen["name"].combine_chunks()
@@ -49,12 +51,15 @@ class Launchers:
         found = project(Ranges(thread, start, end, code, len(texts)), ops)
         marks = to_numpy(pc.match_substring_regex(texts, _STEP))
         some = np.flatnonzero((found.ops > 0) & ~marks)
-        frame = {"name": texts.take(some), "ops": found.ops[some], "gpu_ns": found.gpu_ns[some]}
+        frame = {"name": texts.take(from_numpy(some)), "ops": found.ops[some], "gpu_ns": found.gpu_ns[some]}
         frame |= {"self_ns": found.self_ns[some], "count": found.ranges[some]}
         self.ranges.append(pl.DataFrame(frame).with_columns(kind=pl.lit(kind), rank=pl.lit(rank)))
         if kind == "op":
             own = np.flatnonzero(found.owner >= 0)
-            pairs = {"kernel": pl.from_arrow(kernel.take(own)), "op": texts.take(code[found.owner[own]])}
+            pairs = {
+                "kernel": pl.from_arrow(kernel.take(from_numpy(own))),
+                "op": texts.take(from_numpy(code[found.owner[own]])),
+            }
             owned = pl.DataFrame(pairs | {"ns": ops.end[own] - ops.start[own]})
             self.kernels.append(owned.with_columns(pl.col("kernel").cast(pl.String)).group_by("kernel", "op").sum())
 
