@@ -267,7 +267,8 @@ def _finish(c: Columns, draft: _Draft, world: int | None, notes: list[str]) -> M
     size = _sizes(c, lead, seen, world, draft.level)
     strange = _metadata_differs(c, order, first)
     ambiguous = (np.bincount(instance[order], draft.ambiguous[order], count) > 0) | strange
-    found = Matches(instance, draft.level[lead], size, seen, (seen == size) & (size > 0), ambiguous, [], notes)
+    level = np.maximum.reduceat(draft.level[order], first) if count else draft.level[lead]
+    found = Matches(instance, level, size, seen, (seen == size) & (size > 0), ambiguous, [], notes)
     found.groups.extend(_rows(c, found, lead))
     return found
 

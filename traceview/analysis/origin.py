@@ -76,7 +76,10 @@ def late_rows(facts: Facts, owed: Floats) -> tuple[Ints, Ints]:
     line = facts.waited.instances.line
     rows, medians = line.row, references(line)
     take = np.flatnonzero((owed[rows] > 0) & (rows != medians))
-    order = take[np.argsort(-owed[rows[take]], kind="stable")][:MOST_ROWS]
+    if len(take) > MOST_ROWS:
+        amount = owed[rows[take]]
+        take = take[amount >= np.partition(amount, len(amount) - MOST_ROWS)[len(amount) - MOST_ROWS]]
+    order = take[np.argsort(-owed[rows[take]], kind="stable")]
     total = np.cumsum(owed[rows[order]])
     keep = order[: int(np.searchsorted(total, COVER * total[-1])) + 1] if len(order) else order
     return rows[keep], medians[keep]
@@ -129,10 +132,10 @@ def _by_time(facts: Facts) -> _Pieces:
     rank, start = p.rank[take], p.start[take]
     if ((np.diff(rank) < 0) | ((np.diff(rank) == 0) & (np.diff(start) < 0))).any():
         take = take[np.lexsort((start, rank))]
-    order = take
-    rank = p.rank[order]
+    every = slice(None) if len(take) == len(p.rank) and (np.diff(take) > 0).all() else take
+    rank = p.rank[every]
     top = int(rank.max(initial=-1)) + 2
-    return _Pieces(rank, p.start[order], p.end[order], p.row[order], np.searchsorted(rank, np.arange(top + 1)))
+    return _Pieces(rank, p.start[every], p.end[every], p.row[every], np.searchsorted(rank, np.arange(top + 1)))
 
 
 def _hand_on(facts: Facts, pieces: _Pieces, passing: _Passing, moved: Floats) -> Floats:

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from traceview import __version__
-from traceview.analysis import bandwidth, estimate, kernels, rollup
+from traceview.analysis import bandwidth, estimate, kernels, rollup, savings
 from traceview.analysis.findings import find_all
 from traceview.analysis.verdict import judge
 from traceview.config import Config
@@ -75,6 +75,7 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
         tool_version=__version__,
     )
     lanes.launchers.name(result.kernels)
+    result.metrics |= _without_waits(result)
     result.metrics["straggler_wait_at_least"] = _wait_at_least(base, across, lanes, result)
     _lateness(result)
     for window in result.window_rows:
@@ -82,6 +83,25 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
     result.findings = find_all(result, config)
     result.verdict = judge(result, config)
     return result
+
+
+def _without_waits(result: Result) -> dict[str, Metric]:
+    """Step time without straggler waits, in the three senses of METHODS h.1; none without a step time."""
+    step, used = result.metrics["step_time"], len(result.run.steps.used)
+    waits = np.array([r.sub_ns.get("comm_wait.nxn", 0) for r in result.rank_rows], np.int64)
+    found = savings.no_straggler(round(step.value), waits // max(used, 1)) if step.value else None
+    if found is None:
+        return {}
+    ends = (
+        (
+            "step_time_if_replaced",
+            found.replace,
+            "the late rank becomes typical: minus the median exposed wait",
+        ),
+        ("step_time_if_balanced", found.rebalance, "the same work, evenly spread: minus the mean exposed wait"),
+        ("step_time_if_no_wait", found.best, "best case: minus the longest exposed wait"),
+    )
+    return {name: Metric(value, "ns", len(waits), basis, "estimated") for name, value, basis in ends}
 
 
 def _lateness(result: Result) -> None:
