@@ -28,6 +28,7 @@ ENVIRONMENT = "TRACEVIEW_CACHE"
 MAX_BYTES = 20_000_000_000
 _ENDS = 1 << 16
 _BLOCK = 4 << 20
+_ARROW = b"ARROW1"
 
 
 class Entry(msgspec.Struct):
@@ -71,6 +72,14 @@ def _content(path: Path) -> tuple[int, bytes, int, int]:
     return size, ends.digest(), crc, adler
 
 
+def _is_arrow(path: Path) -> bool:
+    """Whether both ends are those of an Arrow file; after a power failure a file may hold zeros."""
+    with path.open("rb") as file:
+        head = file.read(len(_ARROW))
+        file.seek(-len(_ARROW), os.SEEK_END)
+        return head == file.read() == _ARROW
+
+
 class Store:
     """A folder of entries. ``kept`` False: a temporary one that goes when the process ends."""
 
@@ -112,6 +121,8 @@ class Store:
             entry = msgspec.json.decode((folder / "entry.json").read_bytes(), type=Entry)
             if any((folder / f).stat().st_size != size for f, size in entry.sizes.items()):
                 raise OSError("sizes differ")
+            if not all(_is_arrow(folder / f) for f in entry.sizes if f.endswith(".arrow")):
+                raise OSError("not written to the end")
             parts = [Part.load(folder / p) for p in entry.parts]
         except (OSError, msgspec.MsgspecError, TraceviewError):
             shutil.rmtree(folder, ignore_errors=True)

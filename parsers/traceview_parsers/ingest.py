@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from traceview.errors import TraceviewError
+from traceview.errors import InternalError, TraceviewError
 from traceview.run import Part, Run, SourceMeta
 from traceview_parsers.assemble import assemble
 from traceview_parsers.cache import Store
@@ -26,6 +26,7 @@ from traceview_parsers.worker import Done, Task
 
 # Below this much JSON a second process costs more than it gains (INGEST section 5).
 POOL_BYTES = 100_000_000
+_DEFECT = "a defect of traceview: it cannot be read"
 WORKER_BYTES = 200_000_000  # of memory
 _UNPACKED = 12  # JSON per byte of gzip
 
@@ -58,7 +59,8 @@ def open_run(
             part.meta.source.path = str(item.path)
         (logs if item.reader.is_log else parts).extend(made)
     if not parts and not logs:
-        raise TraceviewError(_nothing(paths, found))
+        why = _nothing(paths, found)
+        raise InternalError(why) if _DEFECT in why else TraceviewError(why)
     run = assemble(_name(paths), parts, logs, options.rank_regex)
     run.unread = found.unread
     if store.problem:
@@ -184,6 +186,8 @@ def read_input(store: Store, path: Path, key: str, options: ReadOptions, progres
         return str(error)
     except OSError as error:
         return f"{path}: cannot be read ({error.strerror or error})"
+    except Exception as error:  # the files of the other ranks are still worth reading
+        return f"{path}: {_DEFECT} ({type(error).__name__}: {error}); please report it"
     return None
 
 

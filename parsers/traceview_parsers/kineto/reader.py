@@ -84,7 +84,8 @@ class Collector:
     def add(self, events: Events) -> None:
         """Take one chunk."""
         self.events += len(events)
-        self.vicinity.look(events)
+        if self.vicinity.unknown:
+            self.vicinity.look([e for e in events if ROLES.get(e.cat, "python") not in ("python", "instant")])
         by_category: dict[str | None, Events] = defaultdict(list)
         for event in events:
             by_category[event.cat].append(event)
@@ -196,12 +197,12 @@ def read_file(path: Path, out: Path, options: ReadOptions, progress: Progress | 
     with _no_cycles():
         for events in stream:
             collector.add(events)
-        if collector.last < collector.first:
-            count = f"{path}: {collector.events} events, but none of them is an activity"
-            raise TraceviewError(f"{count}; record with CPU or CUDA activity")
         if collector.vicinity.far > MAX_FAR * collector.events:
             far = f"{path}: {collector.vicinity.far} of {collector.events} events lie over a month from the others"
             raise TraceviewError(f"{far}, so its time stamps mix two clocks; record it again")
+        if collector.last < collector.first:
+            count = f"{path}: {collector.events} events, but none of them is an activity"
+            raise TraceviewError(f"{count}; record with CPU or CUDA activity")
         finish = _Finish(path, stream, collector)
         return write_part(out, finish.part, finish.tables())
 

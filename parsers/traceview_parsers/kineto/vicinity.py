@@ -18,10 +18,13 @@ class Vicinity:
         self._middle: int | None = None
         self.far = 0
 
+    @property
+    def unknown(self) -> bool:
+        """Nothing has been learnt yet."""
+        return self._middle is None
+
     def look(self, events: Events) -> None:
-        """Learn from the first chunk with activities where the record is."""
-        if self._middle is not None:
-            return
+        """Learn where the record is from the activities of a first chunk."""
         times = to_ns([e.ts for e in events if e.dur is not None])
         times = times[(times != MISSING) & (times != 0)]
         if len(times):

@@ -6,16 +6,17 @@ The log is streamed: memory grows with processes, communicators and edges, not w
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
-from isal import igzip
 
 from traceview.errors import TraceviewError
 from traceview.run import Part, PartMeta, SourceMeta, write_part
 from traceview.schema.nccl import NCCL_CALLS
+from traceview_parsers.gz import Unpacked
 from traceview_parsers.nccl_log.scan import Scanner
 from traceview_parsers.nccl_log.tables import settle, tables
 from traceview_parsers.registry import Progress, ReadOptions
@@ -25,6 +26,7 @@ version = 2
 is_log = True
 
 _BLOCK = 4 << 20
+_LONGEST_LINE = 16 << 20
 _MARK = re.compile(
     rb"NCCL (?:INFO|WARN|TRACE|CALL) |(?:NCCL|RCCL) version ?:? ?\d|out-of-place +in-place|# nThread \d+ nGpus"
 )
@@ -46,12 +48,16 @@ def read(path: Path, out: Path, options: ReadOptions, progress: Progress | None)
         raw = stack.enter_context(path.open("rb"))
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
-        stream: Any = stack.enter_context(igzip.open(raw)) if packed else raw
-        _feed(scanner, stream, lambda: progress(min(raw.tell(), size), size) if progress else None)
-        return [_part(scanner, path, out / "log", size)]
+        blocks = Unpacked(raw, _BLOCK) if packed else iter(lambda: raw.read(_BLOCK), b"")
+        _feed(scanner, blocks, lambda: progress(min(raw.tell(), size), size) if progress else None)
+        problem = blocks.problem if isinstance(blocks, Unpacked) else None
+        try:
+            return [_part(scanner, path, out / "log", size, problem)]
+        except (OverflowError, pa.ArrowInvalid) as error:
+            raise TraceviewError(f"{path}: damaged: it holds numbers that NCCL never writes ({error})") from error
 
 
-def _part(scanner: Scanner, path: Path, folder: Path, size: int) -> Part:
+def _part(scanner: Scanner, path: Path, folder: Path, size: int, problem: str | None) -> Part:
     state = scanner.finish()
     settle(state)
     if not state.records and not scanner.bench.rows and state.version is None:
@@ -59,17 +65,20 @@ def _part(scanner: Scanner, path: Path, folder: Path, size: int) -> Part:
     folder.mkdir()
     scanner.calls.finish()
     meta = PartMeta(_source(path, size, scanner))
+    if problem:
+        meta.source.warnings.append(problem)
+        meta.source.truncated = "checksum" not in problem
     _write_calls(scanner, folder, meta)
     return write_part(folder, meta, tables(state, scanner.bench.rows))
 
 
-def _feed(scanner: Scanner, stream: IO[bytes], tick: Any) -> None:
+def _feed(scanner: Scanner, blocks: Iterable[bytes], tick: Any) -> None:
     rest = b""
-    while block := stream.read(_BLOCK):
+    for block in blocks:
         tick()
         cut = block.rfind(b"\n")
         if cut < 0:
-            rest += block
+            rest = (rest + block)[-_LONGEST_LINE:]
             continue
         scanner.feed(rest + block[:cut])
         rest = block[cut + 1 :]
