@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from traceview.analysis.nvtx import GpuTime, LaunchedOps, Ranges, by_range, project
-from traceview.schema import GPU_OPS, HOST_RANGES
+from traceview.analysis.nvtx import GpuTime, LaunchedOps, Ranges, project
 
 Row = tuple[int, int, int, int]  # ranges: thread, start, end, name; ops: thread, launch, start, end
 
@@ -41,12 +39,6 @@ def test_half_open_and_adjacent() -> None:
 def test_crossing_ranges_keep_their_totals() -> None:
     found = run([(1, 0, 10, 0), (1, 5, 15, 1)], [(1, 7, 20, 23)])
     assert found.gpu_ns.tolist()[:2] == [3, 3] and found.self_ns.sum() == 3
-
-
-def test_table_is_sorted_by_gpu_time() -> None:
-    found = run([(1, 0, 10, 0), (1, 20, 30, 1)], [(1, 5, 40, 41), (1, 25, 41, 51)])
-    table = found.table(pa.array(["a", "b", "c", "d"]))
-    assert table["name"].to_pylist() == ["b", "a"] and table["gpu_ns"].to_pylist() == [10, 1]
 
 
 @st.composite
@@ -86,36 +78,3 @@ def test_equals_brute_force(ranges: list[Row], launches: list[tuple[int, int, in
     unique = all(len({r[3] for r in ranges if (r[0], r[1], r[2]) == key}) == 1 for key in {r[:3] for r in ranges})
     if unique:
         assert found.self_ns.tolist() == own
-
-
-def test_declared_tables_of_a_rank() -> None:
-    host = HOST_RANGES.build(
-        {
-            "rank": np.zeros(2, np.int32),
-            "thread": np.array([1, 1]),
-            "start": np.array([0, 2]),
-            "end": np.array([9, 4]),
-            "kind": np.array([4, 4], np.int8),
-            "name": ["outer", "inner"],
-        }
-    )
-    gpu = GPU_OPS.build(
-        {
-            "rank": np.zeros(2, np.int32),
-            "device": np.zeros(2, np.int32),
-            "stream": np.zeros(2, np.int64),
-            "start": np.array([10, 20]),
-            "end": np.array([13, 25]),
-            "cls": np.zeros(2, np.int8),
-            "fused_comm": [False, False],
-            "name": ["k", "k"],
-            "launch_start": pa.array([3, None], pa.int64()),
-            "launch_thread": pa.array([1, None], pa.int64()),
-        }
-    )
-    rows = by_range(host, gpu).select(["name", "gpu_ns", "self_ns"]).to_pylist()
-    assert sorted(rows, key=lambda r: r["name"]) == [
-        {"name": "inner", "gpu_ns": 3, "self_ns": 3},
-        {"name": "outer", "gpu_ns": 3, "self_ns": 0},
-    ]
-    assert by_range(HOST_RANGES.empty(), GPU_OPS.empty()).num_rows == 0

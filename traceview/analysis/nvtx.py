@@ -10,10 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from traceview.analysis.ops import ints, names
 from traceview.analysis.types import Bools, Ints
 
 
@@ -54,11 +51,6 @@ class GpuTime:
     last: Ints
     owner: Ints
     """per operation: the innermost range around its launch, -1 = none"""
-
-    def table(self, names: Any) -> pa.Table:
-        """As a table, the most GPU time first; ``names`` is an arrow array of the texts."""
-        columns = {"name": names, **{c: ns for c, ns in vars(self).items() if c != "owner"}}
-        return pa.table(columns).filter(pa.array(self.ranges > 0)).sort_by([("gpu_ns", "descending")])
 
 
 def project(ranges: Ranges, ops: LaunchedOps) -> GpuTime:
@@ -177,16 +169,3 @@ def _outermost_of_name(name: Ints, parent: Ints) -> Bools:
         above[open_] = parent[above[open_]]
         open_ = open_[above[open_] >= 0]
     return outer
-
-
-def by_range(host_ranges: pa.Table, gpu_ops: pa.Table) -> pa.Table:
-    """``project`` of the declared tables of one rank: name, ranges, ops, gpu_ns, self_ns, first, last.
-
-    Operations without a recorded launch count nowhere.
-    """
-    code, texts = names(host_ranges, "name")
-    thread, start, end = (ints(host_ranges, c) for c in ("thread", "start", "end"))
-    ranges = Ranges(thread, start, end, np.asarray(code, np.int64), len(texts))
-    launched = gpu_ops.filter(pc.is_valid(gpu_ops["launch_start"]))
-    thread, launch, start, end = (ints(launched, c) for c in ("launch_thread", "launch_start", "start", "end"))
-    return project(ranges, LaunchedOps(thread, launch, start, end)).table(pa.array(texts, pa.string()))
