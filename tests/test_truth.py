@@ -156,6 +156,13 @@ def test_blame_and_step_time_are_exact(job: Job) -> None:
     assert result.metrics["step_time"].value in (times[(len(times) - 1) // 2], times[len(times) // 2])
 
 
+@pytest.mark.parametrize("style", ["D2", "D0", "2026.1"])
+def test_groups_of_more_ranks_than_a_file_lists(style: str) -> None:
+    """Rank lists are cut at 30 entries: the members come from the metadata of the groups."""
+    faults = (SlowRank(33, 1.4), ClockOffset(3, 777_000))
+    check_exact(simulate(Job("fsdp", ranks=40, hosts=5, steps=4, layers=2, kernels=1, faults=faults)), style)
+
+
 def offset_errors(result: Result, known: Truth, clock: HostClock) -> list[float]:
     """Error of the host's axis at the begin and the end of the used windows, ns."""
     theta, ppb = known.offsets[clock.host]
