@@ -243,6 +243,14 @@ def test_the_slow_rank_is_named(layout: str) -> None:
         assert len(result.straggler_rows) == 1
 
 
+@pytest.mark.parametrize(("style", "confidence"), [("D2", "proved"), ("B3", "likely")])
+def test_an_assumed_group_proves_nothing(style: str, confidence: str) -> None:
+    """Files that name no group give the same culprit, with less confidence."""
+    result = analyse(simulate(Job(ranks=4, steps=8, tick=1000, faults=(SlowRank(2, 1.5),))), style)
+    assert [s.rank for s in result.straggler_rows] == [2]
+    assert result.verdict.confidence == confidence
+
+
 CULPRITS: dict[str, tuple[Any, int, str]] = {
     "loader": (SlowLoader(80 * MS, ranks=(1,)), 1, "data"),
     "allocator": (AllocatorStorm(1, 8 * MS), 1, "host"),

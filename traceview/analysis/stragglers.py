@@ -13,6 +13,7 @@ from traceview.analysis.cause import Cause, explain, sentence
 from traceview.analysis.groups import KIND, N_X_N, Columns
 from traceview.analysis.lateness import references
 from traceview.analysis.lateshare import Lateness, lateness, step_lengths
+from traceview.analysis.match import K4
 from traceview.analysis.origin import Facts
 from traceview.analysis.places import places
 from traceview.analysis.shares import Axis
@@ -138,6 +139,12 @@ def _passes_on(terms: dict[str, int]) -> bool:
     return waited > 0 and waited >= max(terms.values())
 
 
+def _assumed(facts: Facts, rows: Ints, owed: Ints | Floats) -> bool:
+    """Most of what is owed rests on collectives whose group no file tells (K4, METHODS c: low confidence)."""
+    level = facts.matches.level[facts.matches.instance[rows]]
+    return bool(2 * owed[level == K4].sum() > owed.sum())
+
+
 def _row(view: _View, rank: int, blamed: int) -> StragglerRow:
     facts, ledger, late, clocks, config = view.facts, view.ledger, view.late, view.clocks, view.config
     c, line, medians, steps = facts.c, view.line, view.medians, view.steps
@@ -149,7 +156,8 @@ def _row(view: _View, rank: int, blamed: int) -> StragglerRow:
     cause = explain(facts, line.row[own], medians[own], owed[own])
     typical = int(late.clear_ns[rank] / late.clear[rank])
     bound = clocks.bound(rank)
-    sure: Quality = "lower_bound" if lower else "proved" if bound is not None and typical > bound else "estimated"
+    clear = bound is not None and typical > bound and not _assumed(facts, line.row[own], owed[own])
+    sure: Quality = "lower_bound" if lower else "proved" if clear else "estimated"
     steps_late = int(late.late[rank].sum())
     return StragglerRow(
         rank=rank,
