@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import re
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+import traceview as tv
 from traceview.cli import entry
 from traceview.result import Result
+from traceview.schema import GPU_OPS
 
 ROOT = Path(__file__).parents[1]
 SHARED = next((p / "shared" for p in (ROOT.parent, ROOT.parent.parent) if (p / "shared" / "traces").is_dir()), None)
@@ -80,3 +86,50 @@ def test_gloo_collectives_of_four_processes_are_matched(tmp_path: Path) -> None:
     assert result.run.ranks == [0, 1, 2, 3]
     assert sum(m.matched for m in result.matching) > 0
     assert result.budget.leaves_ns["comm_host"] > 0
+
+
+NSIGHT = sorted(TRACES.glob("nsight/*.sqlite"))
+SECRETS = (b"planted-secret", b"AWS_SECRET")
+
+
+def unpacked(page: str) -> bytes:
+    """The page with what is packed into it (gzip in base64) unpacked beside it."""
+    packed = re.findall(r"[A-Za-z0-9+/]{200,}={0,2}", page)
+    blobs = [base64.b64decode(p + "=" * (-len(p) % 4)) for p in packed]
+    plain = [gzip.decompress(b) for b in blobs if b[:2] == b"\x1f\x8b"]
+    assert plain
+    return page.encode() + b"".join(plain)
+
+
+@pytest.mark.parametrize("path", NSIGHT, ids=lambda p: p.name)
+def test_every_nsight_file_ends_well_and_no_secret_gets_out(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRACEVIEW_CACHE", str(tmp_path / "cache"))
+    analysed(path, tmp_path / "r.json")
+    outputs = ["-o", str(tmp_path / "r.html"), "--tables", str(tmp_path / "t"), "--markdown", str(tmp_path / "r.md")]
+    assert entry(["analyze", str(path), "-v", *outputs]) == 0
+    assert entry(["inspect", str(path)]) == 0
+    said = capfd.readouterr()
+    texts = [said.out.encode(), said.err.encode(), unpacked((tmp_path / "r.html").read_text())]
+    texts += [
+        f.read_bytes() for f in tmp_path.rglob("*") if f.suffix in (".json", ".md", ".arrow", "") and f.is_file()
+    ]
+    texts += [repr(pq.read_table(f).to_pydict()).encode() for f in tmp_path.glob("t/*.parquet")]
+    assert len(texts) > 8
+    assert not [secret for secret in SECRETS for text in texts if secret in text]
+
+
+def test_two_ranks_of_one_report_with_their_copies(tmp_path: Path) -> None:
+    result = analysed(TRACES / "nsight/mfu_2gpu_before.sqlite", tmp_path / "r.json")
+    assert result.run.ranks == [0, 1]
+    run = tv.open(TRACES / "nsight/mfu_2gpu_before.sqlite")
+    names = [run.table(GPU_OPS, r)["cls"].to_pylist() for r in run.ranks]
+    copies = {"pcie_h2d", "pcie_d2h", "gpu_d2d", "peer_copy"}
+    assert sum(c in copies for n in names for c in n) == 1020
+    assert sum(c in ("compute", "comm") for n in names for c in n) == 4010
+
+
+def test_a_report_with_ranges_only_says_what_is_missing(tmp_path: Path) -> None:
+    result = analysed(TRACES / "nsight/nvtx_only_centerformer.sqlite", tmp_path / "r.json")
+    assert result.verdict.status == "cannot_tell" and "no GPU activity" in result.verdict.headline
