@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from traceview_parsers import nccl_log
-from traceview_parsers.registry import ReadOptions
+from traceview_parsers.reader import ReadOptions
 
 RANKS = 16
 

@@ -124,7 +124,7 @@ def floor(path: Path, _: Path) -> int:
 def read(path: Path, folder: Path) -> int:
     """Kernel rows, after the whole file was read into parts."""
     from traceview_parsers import nsight
-    from traceview_parsers.registry import ReadOptions
+    from traceview_parsers.reader import ReadOptions
 
     return sum(part.meta.rows["gpu_ops"] for part in nsight.read(path, folder, ReadOptions(), None))
 

@@ -18,7 +18,7 @@ def __getattr__(name: str) -> Any:
 
         return open_run
     if name == "ReadOptions":
-        from traceview_parsers.registry import ReadOptions
+        from traceview_parsers.reader import ReadOptions
 
         return ReadOptions
     raise AttributeError(f"module 'traceview_parsers' has no attribute {name!r}")

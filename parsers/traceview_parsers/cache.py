@@ -22,7 +22,7 @@ from traceview.errors import TraceviewError
 from traceview.run import Part
 from traceview.schema import TABLES
 from traceview_parsers.discover import Input
-from traceview_parsers.registry import ReadOptions
+from traceview_parsers.reader import ReadOptions
 
 ENVIRONMENT = "TRACEVIEW_CACHE"
 MAX_BYTES = 20_000_000_000

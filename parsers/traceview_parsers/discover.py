@@ -11,7 +11,8 @@ from pathlib import Path
 from traceview.errors import TraceviewError
 from traceview.run import SourceMeta
 from traceview_parsers import unusable
-from traceview_parsers.registry import Reader, find_reader, read_head
+from traceview_parsers.reader import Reader
+from traceview_parsers.registry import find_reader, read_head
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,11 @@ from traceview_parsers.assemble import assemble
 from traceview_parsers.cache import Store
 from traceview_parsers.cache import key as cache_key
 from traceview_parsers.discover import Found, Input, discover
-from traceview_parsers.registry import Progress, ReadOptions, find_reader, read_head
-from traceview_parsers.worker import Done, Task
+from traceview_parsers.reader import Progress, ReadOptions
+from traceview_parsers.worker import DEFECT, Done, Task, read_input
 
-# Below this much JSON a second process costs more than it gains (INGEST section 5).
+# Below this much JSON a second process costs more than it gains.
 POOL_BYTES = 100_000_000
-_DEFECT = "a defect of traceview: it cannot be read"
 WORKER_BYTES = 200_000_000  # of memory
 _UNPACKED = 12  # JSON per byte of gzip
 
@@ -60,7 +59,7 @@ def open_run(
         (logs if item.reader.is_log else parts).extend(made)
     if not parts and not logs:
         why = _nothing(paths, found)
-        raise InternalError(why) if _DEFECT in why else TraceviewError(why)
+        raise InternalError(why) if DEFECT in why else TraceviewError(why)
     run = assemble(_name(paths), parts, logs, options.rank_regex)
     run.unread = found.unread
     if store.problem:
@@ -173,22 +172,6 @@ def _read(todo: dict[str, Input], store: Store, options: ReadOptions, workers: i
             errors[key] = error
         meter.finish(item.bytes)
     return errors
-
-
-def read_input(store: Store, path: Path, key: str, options: ReadOptions, progress: Progress | None) -> str | None:
-    """Read one input into its cache entry; returns why it cannot be read, or None."""
-    try:
-        reader = find_reader(read_head(path), path)
-        if reader is None:
-            return f"{path}: changed while it was being read; run again"
-        store.make(key, lambda work: reader.read(path, work, options, progress))
-    except TraceviewError as error:
-        return str(error)
-    except OSError as error:
-        return f"{path}: cannot be read ({error.strerror or error})"
-    except Exception as error:  # the files of the other ranks are still worth reading
-        return f"{path}: {_DEFECT} ({type(error).__name__}: {error}); please report it"
-    return None
 
 
 def _read_in_workers(

@@ -1,7 +1,7 @@
-"""A process of its own that reads inputs into the cache: tasks on stdin, one line of JSON per finished input.
+"""Reads inputs into the cache; as a process of its own: tasks on stdin, one line of JSON per finished input.
 
-Run by ``traceview_parsers.ingest``; not by fork, which is unsafe once threads run, nor by multiprocessing, which
-would run the caller's main module again.
+That process is started by ``traceview_parsers.ingest``; not by fork, which is unsafe once threads run, nor by
+multiprocessing, which would run the caller's main module again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from pathlib import Path
 
 import msgspec
 
-from traceview_parsers.registry import ReadOptions
+from traceview.errors import TraceviewError
+from traceview_parsers.cache import Store
+from traceview_parsers.reader import Progress, ReadOptions
+from traceview_parsers.registry import find_reader, read_head
+
+DEFECT = "a defect of traceview: it cannot be read"
 
 
 class Task(msgspec.Struct):
@@ -31,11 +36,24 @@ class Done(msgspec.Struct):
     error: str | None = None
 
 
+def read_input(store: Store, path: Path, key: str, options: ReadOptions, progress: Progress | None) -> str | None:
+    """Read one input into its cache entry; returns why it cannot be read, or None."""
+    try:
+        reader = find_reader(read_head(path), path)
+        if reader is None:
+            return f"{path}: changed while it was being read; run again"
+        store.make(key, lambda work: reader.read(path, work, options, progress))
+    except TraceviewError as error:
+        return str(error)
+    except OSError as error:
+        return f"{path}: cannot be read ({error.strerror or error})"
+    except Exception as error:  # the files of the other ranks are still worth reading
+        return f"{path}: {DEFECT} ({type(error).__name__}: {error}); please report it"
+    return None
+
+
 def main() -> None:
     """Read the task from stdin, work, report on stdout."""
-    from traceview_parsers.cache import Store
-    from traceview_parsers.ingest import read_input
-
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that half an entry is cleared away
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
     store = Store.at(Path(task.root))

@@ -14,7 +14,7 @@ from traceview import schema
 from traceview.errors import TraceviewError
 from traceview.run import Part
 from traceview_parsers import kineto
-from traceview_parsers.registry import ReadOptions
+from traceview_parsers.reader import ReadOptions
 
 GPU = {"kernel", "Kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset"}
 

@@ -14,7 +14,7 @@ from traceview import schema
 from traceview.errors import TraceviewError
 from traceview.run import Part
 from traceview_parsers import kineto
-from traceview_parsers.registry import ReadOptions
+from traceview_parsers.reader import ReadOptions
 
 BASE = 1_767_189_312_000_000_000
 Read = Callable[..., Part]

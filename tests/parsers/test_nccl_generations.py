@@ -17,7 +17,7 @@ from simulator import HostStaged, Job, simulate
 from simulator.nccl_log import VERSIONS, WRAPPERS, LogTruth, write_nccl_log
 from traceview.schema import TABLES
 from traceview_parsers import nccl_log
-from traceview_parsers.registry import ReadOptions
+from traceview_parsers.reader import ReadOptions
 
 PIECES = (
     *(b"NCCL INFO ", b"NCCL WARN ", b"h:1:2 [0] ", b"\n", b"comm 0x1 rank ", b"Channel 00 : ", b"1[", b"] -> "),

@@ -12,7 +12,7 @@ import pytest
 from traceview.schema import TABLES
 from traceview_parsers import nccl_log
 from traceview_parsers.nccl_log.grammar import path_type
-from traceview_parsers.registry import ReadOptions
+from traceview_parsers.reader import ReadOptions
 
 Rows = Callable[..., list[dict[str, Any]]]
 FRONT = "h0:7:8 [0] NCCL INFO "

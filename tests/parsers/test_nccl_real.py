@@ -11,7 +11,7 @@ import pytest
 from traceview.run import Part
 from traceview.schema import LOG_TABLES, TABLES
 from traceview_parsers import nccl_log
-from traceview_parsers.registry import ReadOptions
+from traceview_parsers.reader import ReadOptions
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import pytest
 from traceview.errors import TraceviewError
 from traceview.schema.nccl import NCCL_LINKS
 from traceview_parsers import nccl_topo
-from traceview_parsers.registry import ReadOptions, find_reader
+from traceview_parsers.reader import ReadOptions
+from traceview_parsers.registry import find_reader
 
 XML = """<system version="1">
   <cpu host_hash="0x1" numaid="1" affinity="ff" arch="x86_64" vendor="AuthenticAMD" familyid="143" modelid="49">

@@ -13,7 +13,7 @@ from builders.nsight_files import PID, TID, write_sqlite
 from traceview.errors import InternalError, TraceviewError
 from traceview.schema import GPU_OPS, HOST_RANGES, PART_TABLES
 from traceview_parsers import nsight
-from traceview_parsers.registry import ReadOptions
+from traceview_parsers.reader import ReadOptions
 
 VALUES = st.one_of(st.none(), st.integers(-3, 60), st.sampled_from([2**31, 2**40, 2**62, -(2**63), 2**63 - 1]))
 TIMES = st.one_of(st.integers(-5, 200), st.none(), st.sampled_from([2**61, -(2**63)]))

@@ -14,7 +14,7 @@ from builders.nsight_files import PID, TID, call, kernel, strings, write_parquet
 from traceview.run import Part
 from traceview.schema import COLLECTIVES
 from traceview_parsers import nsight
-from traceview_parsers.registry import ReadOptions
+from traceview_parsers.reader import ReadOptions
 
 COMM = 0xF00D_0000_0000_0001  # above 2**63: ids are unsigned
 SIZE, PEER, RANKS = "Message size [bytes]", "Peer rank", "No. of ranks"

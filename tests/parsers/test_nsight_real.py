@@ -12,7 +12,8 @@ import traceview as tv
 from traceview.run import Part
 from traceview.schema import COLLECTIVES, GPU_OPS, HOST_RANGES, PART_TABLES
 from traceview_parsers import nsight
-from traceview_parsers.registry import ReadOptions, find_reader, read_head
+from traceview_parsers.reader import ReadOptions
+from traceview_parsers.registry import find_reader, read_head
 
 FILES = (
     "h100x8_fuser_report",

@@ -14,7 +14,8 @@ from traceview.run import Part
 from traceview_parsers import nsight
 from traceview_parsers.nsight.environment import allowed, is_launcher
 from traceview_parsers.nsight.names import REMOVED, clean
-from traceview_parsers.registry import ReadOptions, find_reader, read_head
+from traceview_parsers.reader import ReadOptions
+from traceview_parsers.registry import find_reader, read_head
 
 RAW = b"NVIDIA Tegra Profiler Report 2025@1@3@140-251335620677v0 and more" + bytes(100)
 OLD_RAW = b"NVIDIA Tegra Profiler Report 1." + bytes(5000) + b"2021.3.2.4-abc"

@@ -27,7 +27,7 @@ from simulator.nsight_schema import VERSIONS
 from traceview.run import Run
 from traceview.schema import COLLECTIVES, COUNTERS, GPU_OPS
 from traceview_parsers import nsight
-from traceview_parsers.registry import ReadOptions
+from traceview_parsers.reader import ReadOptions
 
 JOBS = {
     "dp": Job(ranks=4, hosts=2, steps=5, faults=(SlowRank(2, 1.5), ClockOffset(1, 3_000_000))),

@@ -21,7 +21,7 @@ from traceview_parsers.nsight import spill as spill_module
 from traceview_parsers.nsight.launches import LaunchIndex
 from traceview_parsers.nsight.source import NULL, Kind, SqliteSource, open_source
 from traceview_parsers.nsight.spill import SortedSpill
-from traceview_parsers.registry import ReadOptions
+from traceview_parsers.reader import ReadOptions
 
 WANTED = {"a": Kind.INT, "t": Kind.TEXT, "b": Kind.HEX, "f": Kind.FLOAT, "gone": Kind.INT}
 ROWS = [{"a": 1, "t": None, "b": b"\x00\xff"}, {"a": None, "t": "é", "b": "00ff"}, {"a": 2**62, "t": "x", "b": None}]

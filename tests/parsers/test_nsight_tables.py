@@ -12,7 +12,8 @@ from traceview.errors import TraceviewError
 from traceview.run import Part
 from traceview.schema import COLLECTIVES, COUNTERS, GPU_OPS, HOST_RANGES, STEP_MARKS
 from traceview_parsers import nsight
-from traceview_parsers.registry import ReadOptions, find_reader, read_head
+from traceview_parsers.reader import ReadOptions
+from traceview_parsers.registry import find_reader, read_head
 
 KERNEL, RUNTIME = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
 MEMCPY, NVTX = "CUPTI_ACTIVITY_KIND_MEMCPY", "NVTX_EVENTS"

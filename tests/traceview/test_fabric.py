@@ -12,7 +12,7 @@ from traceview.errors import TraceviewError
 from traceview.run import Part, PartMeta, Run, SourceMeta
 from traceview.schema import COLLECTIVES
 from traceview_parsers import nccl_log, nccl_topo
-from traceview_parsers.registry import ReadOptions
+from traceview_parsers.reader import ReadOptions
 
 TOPO = """<system version="1"><cpu numaid="0">
 <pci busid="a" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">

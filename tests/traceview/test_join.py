@@ -10,7 +10,7 @@ import pytest
 from traceview.analysis.join import Joined, Members, Trace, join, logged
 from traceview.run import Run
 from traceview_parsers import nccl_log
-from traceview_parsers.registry import ReadOptions
+from traceview_parsers.reader import ReadOptions
 
 Join = Callable[[Sequence[str], Trace], Joined | None]
 

@@ -13,7 +13,7 @@ from traceview.analysis.topology import differences, nic_shared, notices, story
 from traceview.schema import LOG_TABLES
 from traceview.schema.nccl import NCCL_LINKS
 from traceview_parsers import nccl_log
-from traceview_parsers.registry import ReadOptions
+from traceview_parsers.reader import ReadOptions
 
 Load = Callable[[str], dict[str, Any]]
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from traceview.run import Part
-from traceview_parsers.registry import Progress, ReadOptions
+from traceview_parsers.reader import Progress, ReadOptions
 
 name = "kineto"
 version = 2
@@ -23,7 +23,7 @@ def sniff(head: bytes, path: Path) -> bool:
 
 
 def read(path: Path, out: Path, options: ReadOptions, progress: Progress | None) -> list[Part]:
-    """See ``traceview_parsers.registry.Reader.read``. One file is one process: one part."""
+    """See ``traceview_parsers.reader.Reader.read``. One file is one process: one part."""
     from traceview_parsers.kineto.reader import read_file
 
     return [read_file(path, out / "0", options, progress)]

@@ -25,7 +25,7 @@ from traceview_parsers.kineto.gpu import RECORDS, GpuStore
 from traceview_parsers.kineto.host import HostStore, step_marks
 from traceview_parsers.kineto.stream import EventStream
 from traceview_parsers.kineto.vicinity import MAX_FAR, Vicinity
-from traceview_parsers.registry import Progress, ReadOptions
+from traceview_parsers.reader import Progress, ReadOptions
 
 # Category -> role. Capitals: torch 1.8-1.9.
 ROLES: dict[str | None, str] = {

@@ -20,7 +20,7 @@ from traceview.run import Loss
 from traceview_parsers.gz import MAGIC, Unpacked
 from traceview_parsers.kineto.events import BAD, EXACT, FAST, WHOLE, Events, is_beyond_float
 from traceview_parsers.kineto.salvage import CUT, salvage
-from traceview_parsers.registry import Progress
+from traceview_parsers.reader import Progress
 
 BLOCK = 1 << 20
 MAX_EVENT = 64 << 20

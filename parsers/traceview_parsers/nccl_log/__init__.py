@@ -19,7 +19,7 @@ from traceview.schema.nccl import NCCL_CALLS
 from traceview_parsers.gz import Unpacked
 from traceview_parsers.nccl_log.scan import Scanner
 from traceview_parsers.nccl_log.tables import settle, tables
-from traceview_parsers.registry import Progress, ReadOptions
+from traceview_parsers.reader import Progress, ReadOptions
 
 name = "nccl_log"
 version = 2

@@ -13,7 +13,7 @@ import pyarrow as pa
 from traceview.errors import TraceviewError
 from traceview.run import Part, PartMeta, SourceMeta, write_part
 from traceview.schema.nccl import NCCL_LINKS
-from traceview_parsers.registry import Progress, ReadOptions
+from traceview_parsers.reader import Progress, ReadOptions
 
 name = "nccl_topo"
 version = 1

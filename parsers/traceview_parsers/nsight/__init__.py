@@ -12,7 +12,7 @@ from pathlib import Path
 from traceview.errors import TraceviewError
 from traceview.run import Part
 from traceview_parsers.nsight.recognise import claims, convert, is_raw, refuse
-from traceview_parsers.registry import Progress, ReadOptions
+from traceview_parsers.reader import Progress, ReadOptions
 
 name = "nsight"
 version = 2
@@ -25,7 +25,7 @@ def sniff(head: bytes, path: Path) -> bool:
 
 
 def read(path: Path, out: Path, options: ReadOptions, progress: Progress | None) -> list[Part]:
-    """See ``traceview_parsers.registry.Reader.read``. One part per process that did GPU work."""
+    """See ``traceview_parsers.reader.Reader.read``. One part per process that did GPU work."""
     from traceview_parsers.nsight.reader import ReportReader
     from traceview_parsers.nsight.source import open_source
 

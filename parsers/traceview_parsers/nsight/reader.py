@@ -24,7 +24,7 @@ from traceview_parsers.nsight.process import Process, Processes
 from traceview_parsers.nsight.ranks import Identity, identify, members
 from traceview_parsers.nsight.report import Report, mpi_ranks, read_report
 from traceview_parsers.nsight.source import Source
-from traceview_parsers.registry import Progress, ReadOptions
+from traceview_parsers.reader import Progress, ReadOptions
 
 _SCRATCH = ".reading"
 
