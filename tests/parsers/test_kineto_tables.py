@@ -132,11 +132,6 @@ def test_strange_argument_types_cost_only_themselves(read: Read) -> None:
     assert first["launch_start"] == BASE + 1000 and second["correlation"] is None
 
 
-def test_kernels_that_smell_of_communication_are_listed(read: Read) -> None:
-    part = read([kernel("void my::ring_pass<2>()", 10, 5, 1)])
-    assert part.meta.source.facts["unclassified:void my::ring_pass<2>()"] == "5000"
-
-
 # --- collectives
 
 FACTS = {

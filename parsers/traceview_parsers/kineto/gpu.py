@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,6 @@ class GpuFacts:
     clipped_ns: int = 0
     linked: int = 0
     external_is_correlation: bool = False
-    unclassified: dict[str, int] = field(default_factory=dict)
-    """Name of a compute kernel that smells of communication -> its time, ns."""
 
 
 class GpuStore:
@@ -117,7 +115,7 @@ class GpuStore:
             rows[name] += base
         for name in ("launch_start", "launch_end"):
             rows[name][rows[name] != MISSING] += base
-        self._notice(rows, names)
+        self.facts.external_is_correlation = self.kept > 0 and not self._external_differs
         table = GPU_OPS.build(
             {
                 **{name: rows[name] for name in ("device", "stream", "start", "end", "cls")},
@@ -183,12 +181,6 @@ class GpuStore:
             column[hit] = calls[source][order[at[hit]]]
             out[name] = column
         return out
-
-    def _notice(self, rows: dict[str, Array], names: list[str]) -> None:
-        self.facts.external_is_correlation = bool(len(rows["start"])) and not self._external_differs
-        time = np.bincount(rows["name"], rows["end"] - rows["start"], len(names)) if len(names) else np.empty(0)
-        kernel = np.unique(rows["name"][rows["record"] == 0]).tolist()
-        self.facts.unclassified = {names[c]: int(time[c]) for c in kernel if kernels.unclassified(names[c])}
 
 
 def _busy(rows: dict[str, Array]) -> dict[int, int]:

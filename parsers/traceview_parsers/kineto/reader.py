@@ -306,8 +306,6 @@ def _account(source: SourceMeta, stream: EventStream, c: Collector, found: dict[
     if c.unknown:
         source.facts["unknown_categories"] = ", ".join(f"{k} {n}" for k, n in c.unknown.most_common(10))
         source.warnings.append(f"events of unknown categories were left out: {source.facts['unknown_categories']}")
-    for name, ns in sorted(facts.unclassified.items(), key=lambda item: -item[1])[:20]:
-        source.facts[f"unclassified:{name[:200]}"] = str(ns)
     if not metadata.is_absolute(part.cover_start or 0):
         source.facts["clock"] = "relative"
         source.warnings.append(
