@@ -38,6 +38,7 @@ from simulator import (
 from simulator.draw import jobs
 from simulator.job import EPOCH
 from simulator.truth import Truth, truth
+from simulator.truth_overlap import overlaps
 from simulator.truth_path import critical_path
 from traceview.result import CollectiveRow, HostClock, Result, Window
 
@@ -138,7 +139,7 @@ def test_critical_path_is_exact(job: Job) -> None:
 
 @random_jobs(0.1)
 @given(job=jobs(("dp", "fsdp", "tp", "ep")))
-def test_blame_and_step_time_are_exact(job: Job) -> None:
+def test_blame_overlap_and_step_time_are_exact(job: Job) -> None:
     """Inclusive blame is the airport split of every instance of the used steps, to its rounding."""
     lost = (MissingRanks, DroppedStart)
     sim = simulate(replace(job, faults=tuple(f for f in job.faults if not isinstance(f, lost))))
@@ -152,6 +153,8 @@ def test_blame_and_step_time_are_exact(job: Job) -> None:
     have = {b.rank: b.blame_inclusive_ns for b in result.blame}
     for rank, ns in want.items():
         assert abs(have.get(rank, 0) - ns) <= len(known.met)
+    for name, share in overlaps(sim, known, used).items():
+        assert result.metrics[name].value == (None if share is None else pytest.approx(share, abs=1e-12))
     times = sorted(known.step_time(step) for step in used)
     assert result.metrics["step_time"].value in (times[(len(times) - 1) // 2], times[len(times) // 2])
 
