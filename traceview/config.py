@@ -63,6 +63,7 @@ class Config:
     # findings
     finding_min_share: float = 0.02  # a finding that saves less than this share of the step is not shown
     healthy_max_unknown: float = 0.05  # a run of which more is unknown is not called healthy
+    rule_out_max_share: float = 0.05  # a suspect that may hold more of the step is not ruled out
     heavy_unclassified_share: float = 0.01
     transient_step_mads: float = 5.0
 

@@ -92,7 +92,7 @@ def _nothing(paths: Sequence[str | Path], found: Found) -> str:
 def _name(paths: Sequence[str | Path]) -> str:
     path = Path(paths[0])
     name = os.path.basename(os.path.realpath(path))
-    return name if path.is_dir() else name.split(".")[0]
+    return name if path.is_dir() else re.sub(r"(\.(gz|json|trace|pt|sqlite|txt|log))+$", "", name, flags=re.I)
 
 
 def _read_all(

@@ -46,7 +46,7 @@ def assign(parts: Sequence[Part], rank_regex: str | None) -> list[str]:
         first, last = rest[0].meta, rest[-1].meta
         notes.append(
             f"no rank is told for {len(rest)} of {len(parts)} processes: numbered in order of their paths, "
-            f"{first.source.path} is {first.rank}, {last.source.path} is {last.rank}; --rank-regex tells better"
+            f"{_process(first)} is {first.rank}, {_process(last)} is {last.rank}; --rank-regex tells better"
         )
     return notes
 
@@ -72,6 +72,10 @@ def _ranks_of_a_part_of_the_job(parts: Sequence[Part]) -> list[str]:
 
 def _overlap(a: PartMeta, b: PartMeta) -> bool:
     return (a.cover_start or 0) <= (b.cover_end or 0) and (b.cover_start or 0) <= (a.cover_end or 0)
+
+
+def _process(meta: PartMeta) -> str:
+    return meta.source.path + (f" (pid {meta.pid})" if meta.pid is not None else "")
 
 
 def _impossible(meta: PartMeta) -> list[str]:

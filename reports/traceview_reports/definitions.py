@@ -96,7 +96,7 @@ COLUMNS = {
     "ranks.wall": "Sum of the rank's windows over the used steps.",
     "min": "Shortest window of the step over ranks.",
     "max": "Longest window of the step over ranks.",
-    "slowest_rank": "The rank with the longest window of the step.",
+    "slowest_rank": "The rank with the longest window of the step; - where all are even to 1 %.",
     "outlier": "Step time above median + 5 x median absolute deviation of the used steps.",
     "late": "How late the rank arrives: sum over collectives of (arrival - median arrival) where positive.",
     "late_steps": "Steps in which the rank is late / used steps. Late = lateness above max(1 % of the step, "

@@ -7,6 +7,11 @@ import unicodedata
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
+def host(name: str) -> str:
+    """A host as people read it: '-' for a stand-in of one that the files do not name ('?rank0')."""
+    return "-" if name.startswith("?") or not name else name
+
+
 def clean(text: object, limit: int = 200) -> str:
     """``text`` on one line without control, direction or unassigned characters, cut in the middle to ``limit``.
 

@@ -33,6 +33,7 @@ from traceview_reports.html.timeline_lanes import (
     events_of,
     lanes_of,
 )
+from traceview_reports.names import host
 
 _NO_DELAY = np.iinfo(np.int64).min
 _STEPS, _PIECES, _FIRST_LANE = 1, 2, 10
@@ -148,7 +149,8 @@ def _rank(
     run: Run, result: Result, detail: Detail, rank: int, window: tuple[int, int], flows: _Flows
 ) -> Iterator[Event]:
     mine = detail.ranks[rank]
-    name = f"rank {rank} ({run.host(rank)})"
+    where = host(run.host(rank))
+    name = f"rank {rank}" if where == "-" else f"rank {rank} ({where})"
     yield {"ph": "M", "pid": rank, "name": "process_name", "args": {"name": name}}
     yield {"ph": "M", "pid": rank, "name": "process_sort_index", "args": {"sort_index": rank}}
     yield from _steps(result, detail, rank, window)

@@ -159,7 +159,7 @@ def _grid(view: View, limit: int, width: int, need: int) -> list[str]:
     keep = [i for i, c in enumerate(view.columns) if c.need <= need and any(cells[i])]
     size = {i: max(len(t) for t in [view.columns[i].label, *cells[i]]) for i in keep}
     names = [i for i in keep if view.columns[i].kind in WORDS]
-    least = {i: min(size[i], 12) if i in names else size[i] for i in keep}
+    least = {i: min(size[i], 12) if view.columns[i].kind != "text" and i in names else size[i] for i in keep}
     while len(keep) > 2 and sum(least[i] + 2 for i in keep) - 2 > width:
         keep.remove(max(keep, key=lambda i: (view.columns[i].need, i)))
     spare = width - sum(least[i] + 2 for i in keep) + 2

@@ -7,8 +7,9 @@ from operator import attrgetter as at
 from typing import Any
 
 from traceview import units
-from traceview.result import Result
+from traceview.result import Result, StepRow
 from traceview_reports import definitions
+from traceview_reports.names import host
 from traceview_reports.tables import Column, View, group_columns, metric
 
 
@@ -20,7 +21,7 @@ def steps(result: Result) -> View:
         Column("step time", "time", at("wall_ns"), "wall"),
         Column("min", "time", at("min_ns"), "min", 1),
         Column("max", "time", at("max_ns"), "max", 1),
-        Column("slowest", "id", at("slowest_rank"), "slowest_rank", 1),
+        Column("slowest", "id", _slowest, "slowest_rank", 1),
         Column("slow", "flag", at("outlier"), "outlier", 1),
         *group_columns(rows),
     )
@@ -35,13 +36,18 @@ def steps(result: Result) -> View:
     )
 
 
+def _slowest(row: StepRow) -> int | None:
+    """No rank where all are even: in step with each other, the one with the longest window is chance."""
+    return row.slowest_rank if row.max_ns - row.min_ns >= 0.01 * row.wall_ns else None
+
+
 def ranks(result: Result) -> View:
     """Ranks, the latest first."""
     started = {b.rank: b.origin_blame_ns for b in result.blame}
     rows = sorted(result.rank_rows, key=lambda r: (-r.late_ns, -started.get(r.rank, 0), r.rank))
     columns = (
         Column("rank", "id", at("rank"), "rank"),
-        Column("host", "name", at("host"), "host"),
+        Column("host", "name", lambda r: host(r.host), "host"),
         Column("GPU", "id", at("device"), "device", 2),
         Column("model", "name", at("device_name"), "device_name", 2),
         Column("rank time", "time", at("wall_ns"), "ranks.wall"),
@@ -63,7 +69,7 @@ def stragglers(result: Result) -> View:
     """Culprits by origin blame."""
     columns = (
         Column("rank", "id", at("rank"), "rank"),
-        Column("host", "name", at("host"), "host"),
+        Column("host", "name", lambda r: host(r.host), "host"),
         Column("place", "text", at("place"), "place", 2),
         Column("cause", "text", lambda r: r.cause.replace("_", " "), "cause"),
         Column("how often", "text", lambda r: r.kind.replace("_", " "), "straggler.kind"),
@@ -97,7 +103,7 @@ def blame(result: Result) -> View:
     rows.sort(key=lambda r: (-r.origin_blame_ns, r.rank))
     columns = (
         Column("rank", "id", at("rank"), "rank"),
-        Column("host", "name", at("host"), "host"),
+        Column("host", "name", lambda r: host(r.host), "host"),
         Column("direct", "time", at("blame_ns"), "blame"),
         Column("started", "time", at("origin_blame_ns"), "origin_blame"),
         Column("inclusive", "time", at("blame_inclusive_ns"), "blame_inclusive", 1),

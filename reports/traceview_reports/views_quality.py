@@ -7,14 +7,14 @@ from operator import itemgetter as item
 
 from traceview import units
 from traceview.result import Result
-from traceview_reports.names import clean
+from traceview_reports.names import clean, host
 from traceview_reports.tables import Column, View
 
 
 def hosts(result: Result) -> View:
     """Clock fit of every host."""
     columns = (
-        Column("host", "name", at("host"), "host"),
+        Column("host", "name", lambda r: host(r.host), "host"),
         Column("grade", "text", at("grade"), "grade"),
         Column("offset", "time", at("offset_ns"), "offset"),
         Column("drift ppm", "number", at("drift_ppm"), "drift"),

@@ -201,6 +201,7 @@ def test_one_file_of_no_job_is_rank_0_of_1(write: Write) -> None:
     run = open_run([write("trace.json")])
     assert run.ranks == [0] and run.world_size == 1 and run.problems == []
     assert run.parts[0].meta.rank_source == "order"
+    assert open_run([write("job.2.27.3_a.pt.trace.json")]).name == "job.2.27.3_a"
 
 
 # --- never merged silently

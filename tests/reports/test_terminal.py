@@ -82,3 +82,10 @@ def test_losses_and_assumptions_are_said() -> None:
         "assumed: NIC speed unknown",
     ):
         assert said in text
+
+
+def test_long_group_names_give_way_before_kinds() -> None:
+    result = ALL["slow_rank"]()
+    row = result.collective_rows[0]
+    row.group, row.kind = "0x54a0d357e9da926", "reduce_scatter"
+    assert "reduce_scatter" in terminal.render(result, width=80)

@@ -110,3 +110,18 @@ def test_clean_keeps_what_is_harmless() -> None:
     )
     assert "\x1b" not in clean(EVIL)
     assert len(clean("x" * 5_000_000)) == 200
+
+
+def test_a_host_that_no_file_names_has_no_name() -> None:
+    result = ALL["one_rank"]()
+    result.rank_rows[0].host = "?rank0"
+    assert views.ranks(result).columns[1].text(result.rank_rows[0]) == "-"
+
+
+def test_no_rank_is_the_slowest_of_even_ones() -> None:
+    row = ALL["one_rank"]().step_rows[0]
+    slowest = next(c for c in views.steps(ALL["one_rank"]()).columns if c.label == "slowest")
+    row.min_ns, row.max_ns, row.wall_ns = 999_999, 1_000_001, 1_000_000
+    assert slowest.text(row) == "-"
+    row.max_ns = 1_020_000
+    assert slowest.text(row) == str(row.slowest_rank)

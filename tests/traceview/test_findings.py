@@ -115,3 +115,34 @@ def test_a_quarter_unknown_is_not_healthy() -> None:
     assert verdict.status == "cannot_tell"
     verdict = judged(result([window(r, k, compute=97, comm_unresolved=3) for r in range(4) for k in range(5)], 8))
     assert verdict.status == "healthy"
+
+
+def test_what_the_unknown_may_hide_is_not_ruled_out() -> None:
+    verdict = judged(result([window(0, k, compute=60, idle_host=20, comm_unresolved=20) for k in range(5)], 2))
+    assert verdict.status == "slow"
+    assert verdict.rule_outs == "input 0.0 % | copies 0.0 %"  # the unresolved may be network; the host is the cause
+
+
+def test_a_large_share_is_no_rule_out() -> None:
+    windows = [window(r, k, compute=60, comm_transfer__nxn=30, idle_host=10) for r in range(2) for k in range(5)]
+    assert judged(result(windows)).rule_outs == "straggler 0.0 % | input 0.0 % | copies 0.0 %"
+
+
+def test_without_a_gpu_its_idle_time_is_no_finding_and_nothing_is_ruled_out() -> None:
+    value = result([window(0, k, comm_host=30, idle_host=40, idle_sync=15, idle_unknown=15) for k in range(5)])
+    verdict = judged(value)
+    assert [f.id for f in value.findings] == ["exposed-communication"]
+    assert verdict.rule_outs == ""
+
+
+def test_a_mean_off_the_median_is_told() -> None:
+    value = result([window(0, k, compute=100, idle_host=100 if k == 4 else 0) for k in range(5)])
+    assert judged(value).slow.startswith("100 ms a step in the median, 120 ms in the mean")
+
+
+def test_work_that_was_launched_and_did_not_start_is_told_from_a_lack_of_records() -> None:
+    value = result([window(0, k, compute=40, idle_unknown=60) for k in range(5)])
+    value.idle = [IdleRow("idle_unknown", "queued", 250 * MS), IdleRow("idle_unknown", "", 50 * MS)]
+    verdict = judged(value)
+    assert "50.0 ms of work that was launched and did not start, 10.0 ms without any host activity" in verdict.cause
+    assert "kept the launched work from starting" in verdict.do

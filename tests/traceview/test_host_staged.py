@@ -61,7 +61,7 @@ def test_saving_is_what_a_healthy_direct_path_would_win() -> None:
     assert finding.saving_ns_per_step == 40 * MS * (1 - 20 / 40)  # 160 ms over 4 windows; 80 % of 50 GB/s
     assert finding.confidence == "likely"  # E1 and 20/50 < 0.7
     assert "distance PHB > PXB" in finding.title and "PCIe switch" in finding.advice
-    assert finding.evidence[0] == "log: 0->1 NET/IB of group dp"
+    assert finding.evidence[0] == "edges in the NCCL log: 0->1 NET/IB of group dp"
     assert any(e.startswith("path: GPU > host memory > NIC") and "25 GB/s" in e for e in finding.evidence)
 
 
@@ -100,7 +100,7 @@ def test_the_sample_says_which_edges_why_and_what_it_costs() -> None:
     finding = found.findings[0]
     assert finding.id == "host-staged"
     assert "GPUDirect RDMA is off" in finding.title and "no peer-to-peer" in finding.title
-    assert finding.evidence[0].startswith("log: 0->1 SHM, 0->3 NET/IB, 1->0 SHM, 1->2 NET/IB")
+    assert finding.evidence[0].startswith("edges in the NCCL log: 0->1 SHM, 0->3 NET/IB, 1->0 SHM, 1->2 NET/IB")
     assert any("bound 25, 50 without staging" in e for e in finding.evidence)
     assert any("ms a step" in e for e in finding.evidence)
     assert finding.saving_ns_per_step and finding.saving_ns_per_step > 10 * MS

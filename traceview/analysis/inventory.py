@@ -9,6 +9,7 @@ import numpy as np
 
 from traceview import units
 from traceview.analysis import topology
+from traceview.analysis.findings.common import on_host
 from traceview.run import Run, SourceMeta
 from traceview.schema import COLL_FACTS, COLLECTIVES, COUNTERS, GPU_OPS, HOST_RANGES, LOG_TABLES, STEP_MARKS, codes
 from traceview.units import one_line
@@ -115,17 +116,19 @@ def _content(run: Run, rank: int) -> RankContent:
 
 Test = Callable[[Run, list[RankContent]], bool]
 NO_TRACES = Lack(
-    "traces", "times at all", "profile every rank with torch.profiler or nsys, and pass traces and log together"
+    "traces",
+    "where the time went",
+    "profile every rank with torch.profiler or nsys, and pass traces and log together",
 )
 RECORD_BOTH = "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]), or nsys profile -t cuda,nvtx,osrt"
 LACKS: tuple[tuple[Test, Lack], ...] = (
     (
         lambda run, ranks: not any(r.gpu_ops for r in ranks),
-        Lack("GPU activity", "no GPU time at all", RECORD_BOTH),
+        Lack("GPU activity", "what the GPUs did", RECORD_BOTH),
     ),
     (
         lambda run, ranks: not any(r.host_ranges for r in ranks),
-        Lack("CPU activity", "idle causes", RECORD_BOTH),
+        Lack("CPU activity", "why a GPU is idle", RECORD_BOTH),
     ),
     (
         lambda run, ranks: not any(r.marks for r in ranks),
@@ -137,19 +140,23 @@ LACKS: tuple[tuple[Test, Lack], ...] = (
     ),
     (
         lambda run, ranks: bool(run.missing_ranks),
-        Lack("ranks", "waiting against transfer in their groups", "give the traces of all ranks of the job"),
+        Lack("ranks", "what is waiting and what is transfer", "give the traces of all ranks of the job"),
     ),
     (
         lambda run, ranks: any(r.collectives > r.collectives_with_args for r in ranks),
         Lack(
             "arguments of collectives (group, sizes)",
-            "certain matching, bandwidth",
+            "which collectives belong together for certain, and their bandwidth",
             "record with PyTorch 2.4 or later and record_shapes=True; with nsys: export --include-blobs=true",
         ),
     ),
     (
         lambda run, ranks: len(ranks) > 1 and any(r.host.startswith("?") for r in ranks),
-        Lack("host names", "one clock per host", "keep the '<host>_<pid>.' file names of tensorboard_trace_handler"),
+        Lack(
+            "host names",
+            "which ranks share a clock",
+            "keep the names of tensorboard_trace_handler: '<host>_<pid>.'",
+        ),
     ),
     (
         lambda run, ranks: any(r.collectives for r in ranks) and not run.logs,
@@ -171,7 +178,7 @@ def _lines(found: Inventory) -> list[str]:
     for r in found.ranks:
         marks = ", ".join(f"{n} {source} marks" for source, n in r.marks.items()) or "no step marks"
         lines.append(
-            f"rank {r.rank} ({r.rank_source}) on {r.host.lstrip('?')} {r.device_name}: {r.format} {r.schema_class}, "
+            f"rank {r.rank} ({r.rank_source}){on_host(r.host)} {r.device_name}: {r.format} {r.schema_class}, "
             f"{r.seconds:.3g} s, {r.gpu_ops:,} GPU records ({r.launched:,} with launch), "
             f"{r.collectives:,} collectives ({r.collectives_with_args:,} with arguments), "
             f"{r.host_ranges:,} host ranges, {marks}"
@@ -186,5 +193,5 @@ def _lines(found: Inventory) -> list[str]:
     lines += (
         ["", "For a full verdict this run lacks"] if found.lacks else ["", "Nothing is missing for a full verdict."]
     )
-    lines += [f"  {x.what}: without it no {x.costs}.  Record: {x.recipe}" for x in found.lacks]
+    lines += [f"  {x.what}: it would tell {x.costs}.  Record: {x.recipe}" for x in found.lacks]
     return lines

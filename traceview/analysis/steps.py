@@ -121,7 +121,8 @@ def _exclude(marks: Marks, inputs: StepInputs, config: Config) -> Marks:
     first = {int(marks.step[marks.rank == r][0]) for r in np.unique(marks.rank).tolist()} & left
     if len(left - first) >= config.step_min_used:
         return replace(marks, excluded=excluded | dict.fromkeys(sorted(first), FIRST))
-    note = f"only {len(left)} whole steps: the first recorded one is kept, and metrics are estimates"
+    count = f"{len(left)} whole step{'s' * (len(left) != 1)}"
+    note = f"only {count}: the first recorded one is kept, and metrics are estimates"
     return replace(marks, excluded=excluded, notes=[*marks.notes, note], estimated=True)
 
 

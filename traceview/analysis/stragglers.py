@@ -231,7 +231,8 @@ def _notes(late: Lateness, listed: Ints, doubtful: Ints) -> list[str]:
     unsure = np.setdiff1d(np.flatnonzero(late.unclear_ns > 0), listed)
     for ranks, why in ((unsure, "is within the clock error"), (doubtful, "may be chance: more steps would tell")):
         if len(ranks):
-            out.append(f"cannot tell whether ranks {units.ranks(ranks.tolist())} straggle: what they show {why}")
+            who = f"rank{'s' * (len(ranks) > 1)} {units.ranks(ranks.tolist())}"
+            out.append(f"cannot tell whether {who} made the others wait: their lateness {why}")
     return out
 
 

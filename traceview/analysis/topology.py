@@ -193,7 +193,8 @@ def _volumes(procs: list[Row], comms: list[Row], calls: Any) -> list[str]:
     out = []
     for (comm, function), found in sorted(same.items(), key=lambda item: -max(b for _, b, _ in item[1])):
         most = max(n for n, _, _ in found)
-        text = f"{function} of {comm}: {most:,} calls and {units.size(max(b for _, b, _ in found))} a rank"
+        calls = f"{most:,} call{'s' * (most != 1)}"
+        text = f"{function} of {comm}: {calls} and {units.size(max(b for _, b, _ in found))} a rank"
         behind = [f"rank {where}: {n:,}" for n, _, where in found if n < most and where is not None]
         rooted = function in ("Send", "Recv", "Broadcast", "Reduce", "Gather", "Scatter")
         if behind and not rooted and len(behind) < len(found):

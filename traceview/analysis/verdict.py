@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from traceview import units
-from traceview.analysis.findings.common import per_step, record_again, step_ns
+from traceview.analysis.findings.common import has_gpu, per_step, record_again, step_ns
 from traceview.config import Config
 from traceview.result import Finding, Result, Verdict
 
-# What is ruled out, with the leaves (or sub-leaves) that would show it and the findings that claim it.
-RULE_OUTS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
-    ("straggler", ("comm_wait.nxn",), ("straggler", "imbalance")),
-    ("network", ("comm_transfer", "comm_host"), ("exposed-communication", "slow-", "host-staged")),
-    ("input", ("idle_data",), ("data-loading",)),
-    ("copies", ("pcie_h2d", "pcie_d2h"), ("staging",)),
-    ("host", ("idle_host", "idle_launch", "idle_sync"), ("host-bound", "sync", "allocator")),
+
+@dataclass(frozen=True)
+class RuleOut:
+    """A suspect: the leaves (or sub-leaves) that show it, those it may hide in, the findings that claim it."""
+
+    name: str
+    shown_in: tuple[str, ...]
+    hidden_in: tuple[str, ...]
+    claims: tuple[str, ...]
+
+
+RULE_OUTS = (
+    RuleOut("straggler", ("comm_wait.nxn",), ("comm_unresolved",), ("straggler", "imbalance")),
+    RuleOut(
+        "network",
+        ("comm_transfer", "comm_host"),
+        ("comm_unresolved",),
+        ("exposed-communication", "slow-", "host-staged"),
+    ),
+    RuleOut("input", ("idle_data",), ("idle_unknown", "uncovered"), ("data-loading",)),
+    RuleOut("copies", ("pcie_h2d", "pcie_d2h"), ("uncovered",), ("staging",)),
+    RuleOut(
+        "host",
+        ("idle_host", "idle_launch", "idle_sync"),
+        ("idle_unknown", "uncovered"),
+        ("host-bound", "sync", "allocator"),
+    ),
 )
 BLIND = ("comm_unresolved", "uncovered", "idle_unknown", "gpu_opaque")
 
@@ -33,28 +54,29 @@ def judge(result: Result, config: Config) -> Verdict:
         )
     with_saving = [f for f in result.findings if f.saving_ns_per_step]
     blind = per_step(result, *BLIND) / max(1, step_ns(result))
-    if not _has_gpu(result):
+    if not has_gpu(result):
         return _cpu_only(result, coverage)
     if blind > 0.5 and (not with_saving or (with_saving[0].saving_ns_per_step or 0) < blind * step_ns(result)):
-        return _cannot_tell(result, coverage, blind)
+        return _cannot_tell(result, coverage, config, blind)
     if not with_saving and blind > config.healthy_max_unknown:
-        return _cannot_tell(result, coverage, blind)
+        return _cannot_tell(result, coverage, config, blind)
     if not with_saving:
         return _healthy(result, coverage, config, blind)
-    return _slow(result, with_saving, coverage)
-
-
-def _has_gpu(result: Result) -> bool:
-    gpu = ("compute", "gpu_opaque", "comm_transfer", "comm_unresolved", "comm_wait", "pcie_h2d", "pcie_d2h")
-    return any(result.budget.leaves_ns.get(leaf, 0) for leaf in gpu)
+    return _slow(result, with_saving, coverage, config)
 
 
 def _coverage(result: Result) -> str:
     run = result.run
     total = run.world_size or len(run.ranks)
     steps = len(run.steps.used) + len(run.steps.excluded)
-    clocks = f"  clocks {result.clock.grade}" if len(run.ranks) > 1 else ""
+    clocks = f"  clocks {result.clock.grade}{_clock_error(result)}" if len(run.ranks) > 1 else ""
     return f"ranks {len(run.ranks)}/{total}  steps {len(run.steps.used)} of {steps}{clocks}"
+
+
+def _clock_error(result: Result) -> str:
+    """' (error 1.20 µs)': the largest of any host; nothing where all ranks share a clock."""
+    worst = max((h.sigma_ns or 0 for h in result.clock.hosts), default=0)
+    return f" (error {units.time(worst)})" if worst and len(result.clock.hosts) > 1 else ""
 
 
 def _slow_line(result: Result) -> str:
@@ -62,13 +84,18 @@ def _slow_line(result: Result) -> str:
     if not walls:
         return ""
     middle, best = walls[(len(walls) - 1) // 2], walls[len(walls) // 10]
+    if result.run.steps.source == "all":
+        return f"{units.time(middle)} recorded, no steps found"
     line = f"{units.time(middle)} a step"
+    mean = step_ns(result)
+    if abs(mean - middle) > 0.02 * middle:  # every share and saving is of the mean step
+        line += f" in the median, {units.time(mean)} in the mean"
     if best and middle > 1.02 * best:
         line += f", {(middle / best - 1) * 100:.0f} % over this run's own best ({units.time(best)})"
     return line
 
 
-def _slow(result: Result, found: list[Finding], coverage: str) -> Verdict:
+def _slow(result: Result, found: list[Finding], coverage: str, config: Config) -> Verdict:
     first = found[0]
     saving = first.saving_ns_per_step or 0
     step = step_ns(result)
@@ -82,24 +109,27 @@ def _slow(result: Result, found: list[Finding], coverage: str) -> Verdict:
         slow=_slow_line(result),
         coverage=coverage,
         cause=f"{first.title}: {first.evidence[0]}",
-        cost=f"{units.time(saving)} a step = {gpu_hours:,.3g} GPU-h a day on {ranks} GPUs; "
+        cost=f"{units.time(saving)} a step = {gpu_hours:,.3g} GPU-h a day on {ranks} GPU{'s' * (ranks != 1)}; "
         f"at best {units.time(step - saving)} a step when fixed",
         do=first.advice,
         owner=first.owner,
-        rule_outs=_rule_outs(result, first),
+        rule_outs=_rule_outs(result, config, first),
         next=found[1].title + f", {units.time(found[1].saving_ns_per_step)}" if len(found) > 1 else "",
         ticket=_ticket(result, first),
     )
 
 
-def _rule_outs(result: Result, first: Finding | None) -> str:
+def _rule_outs(result: Result, config: Config, first: Finding | None = None) -> str:
+    """What is small and cannot be larger: the unknown parts of the step leave no room for more."""
     parts = []
-    for name, leaves, claims in RULE_OUTS:
-        if first is not None and first.id.startswith(claims):
+    for suspect in RULE_OUTS:
+        if first is not None and first.id.startswith(suspect.claims):
             continue
-        if name == "straggler" and len(result.run.ranks) < 2:
+        if suspect.name == "straggler" and len(result.run.ranks) < 2:
             continue
-        parts.append(f"{name} {units.share(per_step(result, *leaves) / step_ns(result))}")
+        share = per_step(result, *suspect.shown_in) / step_ns(result)
+        if share + per_step(result, *suspect.hidden_in) / step_ns(result) <= config.rule_out_max_share:
+            parts.append(f"{suspect.name} {units.share(share)}")
     return " | ".join(parts)
 
 
@@ -115,11 +145,11 @@ def _healthy(result: Result, coverage: str, config: Config, blind: float) -> Ver
         status="healthy",
         slow=_slow_line(result),
         coverage=coverage,
-        rule_outs=_rule_outs(result, None),
+        rule_outs=_rule_outs(result, config),
     )
 
 
-def _cannot_tell(result: Result, coverage: str, blind: float) -> Verdict:
+def _cannot_tell(result: Result, coverage: str, config: Config, blind: float) -> Verdict:
     causes = [f for f in result.findings if f.owner == "capture"]
     why = causes[0].title if causes else f"{units.share(blind)} of the step is not explained by the trace"
     return Verdict(
@@ -131,7 +161,7 @@ def _cannot_tell(result: Result, coverage: str, blind: float) -> Verdict:
         cause="; ".join(causes[0].evidence) if causes else "",
         do=_first_remedy(result),
         owner="capture",
-        rule_outs=_rule_outs(result, None),
+        rule_outs=_rule_outs(result, config),
     )
 
 
@@ -139,14 +169,13 @@ def _cpu_only(result: Result, coverage: str) -> Verdict:
     comm = per_step(result, "comm_host") / step_ns(result)
     told = f"host communication is in flight {units.share(comm)} of the time" if comm else "no communication was seen"
     return Verdict(
-        headline=f"Cannot tell about GPUs: no GPU activity was recorded; {told}",
+        headline=f"Cannot tell: no GPU activity was recorded; {told}",
         confidence="cannot tell",
         status="cannot_tell",
         slow=_slow_line(result),
         coverage=coverage,
         do=f"If the job used GPUs, record with {record_again(result)}.",
         owner="capture",
-        rule_outs=_rule_outs(result, None),
     )
 
 
@@ -162,6 +191,7 @@ def _ticket(result: Result, first: Finding) -> str:
     lines = [
         first.title,
         f"owner: {first.owner}",
+        f"run: {result.run.name}, {len(result.run.ranks)} ranks, traceview {result.tool_version}",
         f"cost: {units.time(first.saving_ns_per_step)} of {units.time(step_ns(result))} a step",
     ]
     if where.rank is not None:

@@ -219,7 +219,7 @@ def _quality(run: Run, base: Frame, across: Across, lanes: Lanes, notes: list[st
     metas = [run.parts[r].meta.source for r in run.ranks] + [p.meta.source for p in run.logs]
     warnings = [*run.problems, *notes]
     warnings += [f"not read: {'; '.join(m.warnings)}" for m in run.unread]
-    warnings += [f"{m.path}: {w}" for m in metas for w in m.warnings]
+    warnings += dict.fromkeys(f"{m.path}: {w}" for m in metas for w in m.warnings)  # a file may hold several ranks
     warnings += [*base.marks.notes, *across.matches.notes, *across.alignment.notes, *across.alignment.mismatches]
     doubtful: Counter[str] = Counter()
     for row in kernels.table(lanes.kernels, limit=10_000):

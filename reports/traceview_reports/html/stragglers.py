@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from traceview import units
 from traceview.result import Result, StragglerRow, group_ns
 from traceview.schema import GROUPS
-from traceview_reports.names import clean
+from traceview_reports.names import clean, host
 from traceview_reports.tables import GROUP_KEYS, Column, View
 
 
@@ -47,7 +47,8 @@ def culprits(result: Result, limit: int = 5) -> list[Culprit]:
 
 def _culprit(row: StragglerRow) -> Culprit:
     against = "" if row.reference_rank is None else f", against rank {row.reference_rank}"
-    title = f"Rank {row.rank} on {clean(row.host, 60)}: {row.cause.replace('_', ' ')}{against}"
+    where = "" if host(row.host) == "-" else f" on {clean(row.host, 60)}"
+    title = f"Rank {row.rank}{where}: {row.cause.replace('_', ' ')}{against}"
     text = clean(row.explanation, 1_200)
     return Culprit(
         row, title, text[:1].upper() + text[1:], _terms(row.cause_terms_ns), [clean(n) for n in row.names[:8]]

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from traceview import units
-from traceview.analysis.findings.common import matters, of_step, per_step, record_again, worst
+from traceview.analysis.findings.common import has_gpu, matters, of_step, per_step, record_again, recorded_by, worst
 from traceview.config import Config
 from traceview.result import Finding, Result
+
+WAITS_FOR_START = (
+    "Look at what kept the launched work from starting: an event of another stream, the first load of a module or "
+    "graph, another process on this GPU. Record longer, past the warm-up."
+)
 
 
 def find(result: Result, config: Config) -> list[Finding]:
@@ -15,9 +20,16 @@ def find(result: Result, config: Config) -> list[Finding]:
 
 def _unknown_idle(result: Result, config: Config) -> list[Finding]:
     ns = per_step(result, "idle_unknown", "uncovered")
-    if not matters(result, ns, config.finding_min_share):
+    if not has_gpu(result) or not matters(result, ns, config.finding_min_share):
         return []
-    tags = [f"{r.tag or 'no tag'}: {units.time(r.ns)}" for r in result.idle if r.cause == "idle_unknown"][:3]
+    queued = sum(r.ns for r in result.idle if r.cause == "idle_unknown" and r.tag.startswith("queued"))
+    queued //= len(result.window_rows)
+    parts = (
+        (queued, "of work that was launched and did not start"),
+        (per_step(result, "idle_unknown") - queued, "without any host activity on record"),
+        (per_step(result, "uncovered"), "outside the record"),
+    )
+    told = [f"{units.time(part)} {what}" for part, what in parts if part]
     return [
         Finding(
             id="unknown-idle",
@@ -25,13 +37,20 @@ def _unknown_idle(result: Result, config: Config) -> list[Finding]:
             saving_ns_per_step=None,
             basis="idle time without host activity on the launching thread, or outside the recorded range",
             confidence="possible",
-            evidence=[f"{units.time(ns)} a step", *tags],
-            advice=f"Record CPU activity too ({record_again(result)}) and start the record before the step.",
+            evidence=[f"{units.time(ns)} a step: {', '.join(told)}"],
+            advice=WAITS_FOR_START if 2 * queued > ns else _how_to_record(result),
             where=worst(result, "idle_unknown", "uncovered"),
             owner="capture",
             section="host",
         )
     ]
+
+
+def _how_to_record(result: Result) -> str:
+    if not per_step(result, "idle_host", "idle_sync", "idle_data"):
+        return f"Record CPU activity too ({record_again(result)}) and start the record before the step."
+    ranges = "NVTX ranges" if recorded_by(result, "nsight") else "record_function, or record with_stack=True"
+    return f"The launching thread shows nothing in these gaps: mark what it does there with {ranges}."
 
 
 def _unclassified(result: Result, config: Config) -> list[Finding]:

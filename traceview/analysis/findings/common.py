@@ -24,6 +24,12 @@ def of_step(result: Result, ns: int) -> str:
     return units.share(ns / step_ns(result))
 
 
+def has_gpu(result: Result) -> bool:
+    """Whether anything ran on a GPU: without that its idle time says nothing."""
+    gpu = ("compute", "gpu_opaque", "comm_transfer", "comm_unresolved", "comm_wait", "pcie_h2d", "pcie_d2h")
+    return any(result.budget.leaves_ns.get(leaf, 0) for leaf in gpu)
+
+
 def matters(result: Result, saving: int | None, share: float) -> bool:
     """Whether a saving is at least ``share`` of the step."""
     return saving is not None and saving > share * step_ns(result)
@@ -51,6 +57,11 @@ def ranks_with(result: Result, share: float, *leaves: str) -> list[int]:
         if row.wall_ns and sum(both.get(leaf, 0) for leaf in leaves) >= share * row.wall_ns:
             out.append(row.rank)
     return out
+
+
+def on_host(host: str) -> str:
+    """' on node-2'; nothing where the files do not name the host."""
+    return "" if host.startswith("?") or not host else f" on {host}"
 
 
 def recorded_by(result: Result, fmt: str) -> bool:

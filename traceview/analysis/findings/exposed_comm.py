@@ -44,7 +44,8 @@ def find(result: Result, config: Config) -> list[Finding]:
 
 
 def _name(row: CollectiveRow) -> str:
-    return f"{row.kind} of group {row.group}" if row.group else f"{row.kind} (group not told)"
+    ranks = f" ({row.group_size} ranks)" if row.group_size else ""
+    return f"{row.kind} of group {row.group}{ranks}" if row.group else f"{row.kind} (group not told)"
 
 
 def _line(result: Result, row: CollectiveRow) -> str:

@@ -82,7 +82,7 @@ def _edges(rows: list[CollectiveRow]) -> list[str]:
     out = []
     for group in dict.fromkeys(r.group for r in rows):
         row = next(r for r in rows if r.group == group)
-        out.append(f"log: {row.facts.get('staged_edges', row.transport)} of group {group}")
+        out.append(f"edges in the NCCL log: {row.facts.get('staged_edges', row.transport)} of group {group}")
     pcie = next((r.pcie for r in rows if r.pcie), None)
     hop = f", {pcie:.3g} GB/s" if pcie else ""
     over_net = any("NET" in r.transport for r in rows)

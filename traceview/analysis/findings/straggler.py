@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceview import units
-from traceview.analysis.findings.common import step_ns, worst
+from traceview.analysis.findings.common import on_host, step_ns, worst
 from traceview.config import Config
 from traceview.result import Finding, Result, StragglerRow, Where
 
@@ -49,7 +49,7 @@ def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int) ->
     first = rows[0]
     advice, owner = ADVICE[first.cause]
     ranks = units.ranks([r.rank for r in rows])
-    name = f"{who} (ranks {ranks})" if who.startswith("node") else f"{who} on {first.host.lstrip('?')}"
+    name = f"{who} (ranks {ranks})" if who.startswith("node") else who + on_host(first.host)
     what = f"computes {first.slowdown:.2f}x slower than its peers" if first.slowdown else CAUSE_WORDS[first.cause]
     others = len(result.run.ranks) - len(rows)
     evidence = [

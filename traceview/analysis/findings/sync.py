@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceview import units
-from traceview.analysis.findings.common import matters, of_step, per_step, worst
+from traceview.analysis.findings.common import has_gpu, matters, of_step, per_step, worst
 from traceview.config import Config
 from traceview.result import Finding, Result
 
@@ -11,7 +11,7 @@ from traceview.result import Finding, Result
 def find(result: Result, config: Config) -> list[Finding]:
     """Idle time inside, or right after, a blocking call."""
     saving = per_step(result, "idle_sync")
-    if not matters(result, saving, config.finding_min_share):
+    if not has_gpu(result) or not matters(result, saving, config.finding_min_share):
         return []
     names = [n for row in result.idle if row.cause == "idle_sync" for n in row.names][:3]
     return [
