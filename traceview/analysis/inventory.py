@@ -188,7 +188,7 @@ def _lines(found: Inventory) -> list[str]:
         lines += [f"    {r.path}" + (f"  ({', '.join(damage)})" if damage else "")]
     lines += [f"log {m.path}: {m.format} {m.schema_class}" for m in found.logs]
     lines += ["", *found.story] if found.story else []
-    lines += [f"not read: {m.path}: {'; '.join(m.warnings)}" for m in found.unread]
+    lines += [f"not read: {'; '.join(m.warnings)}" for m in found.unread]
     lines += [f"note: {p}" for p in found.problems]
     lines += (
         ["", "For a full verdict this run lacks"] if found.lacks else ["", "Nothing is missing for a full verdict."]
