@@ -37,12 +37,26 @@ def assemble(name: str, parts: Sequence[Part], logs: list[Part], rank_regex: str
                 "pass one of them, or tell the ranks apart with --rank-regex"
             )
         run.parts[rank] = found[0]
+    _without_gpu(run)
     if run.world_size is None and len(parts) == 1 and not logs and not parts[0].meta.rows.get("collectives"):
         run.world_size = 1
     if run.world_size is not None and run.parts and max(run.parts) >= run.world_size:
         run.problems.append(f"rank {max(run.parts)} is outside the world of {run.world_size} that the files tell")
         run.world_size = None
     return run
+
+
+def _without_gpu(run: Run) -> None:
+    """A rank without GPU records among ranks with them lost them: what its GPU did is unknown, not idle."""
+    absent = [r for r, p in run.parts.items() if not p.meta.rows.get("gpu_ops")]
+    if not absent or len(absent) == len(run.parts):
+        return
+    for rank in absent:
+        meta = run.parts[rank].meta
+        if meta.cover_start is not None and meta.cover_end is not None:
+            meta.holes = [(meta.cover_start, meta.cover_end)]
+    told = f"ranks {as_ranges(absent)}" if len(absent) > 1 else f"rank {absent[0]}"
+    run.problems.append(f"{told}: no GPU records, which other ranks have: their time counts as not recorded")
 
 
 def _by_rank(parts: Sequence[Part]) -> dict[int, list[Part]]:

@@ -41,3 +41,18 @@ def test_two_clocks_in_one_file_are_refused(write: Write) -> None:
     )
     with pytest.raises(TraceviewError, match=r"t.json: 1 of 4 events lie over a month .* mix two clocks"):
         open_run([path], cache=False)
+
+
+def test_an_event_of_megabytes_that_is_broken_is_left_out(tmp_path: Path, write: Write) -> None:
+    path = write("t.json")
+    text = path.read_text()
+    at = text.index('{"ph": "X", "pid": 100, "tid": 100, "cat": "cpu_op"')
+    path.write_text(
+        text[:at]
+        + '{"ph": "X", "cat": "cpu_op", "name": "'
+        + "\\x" * (2 << 20)
+        + '", "ts": 1, "dur": 1}, '
+        + text[at:]
+    )
+    run = open_run([path], cache=False)
+    assert len(run.table(GPU_OPS, 0)) == 1 and run.parts[0].meta.source.quarantined == 1

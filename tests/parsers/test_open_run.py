@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -202,6 +203,19 @@ def test_one_file_of_no_job_is_rank_0_of_1(write: Write) -> None:
     assert run.ranks == [0] and run.world_size == 1 and run.problems == []
     assert run.parts[0].meta.rank_source == "order"
     assert open_run([write("job.2.27.3_a.pt.trace.json")]).name == "job.2.27.3_a"
+
+
+def test_a_rank_that_lost_its_gpu_records_is_not_idle(tmp_path: Path, write: Write) -> None:
+    write("rank0.json", 0, 2, pid=1)
+    path = write("rank1.json", 1, 2, pid=2)
+    document = json.loads(path.read_bytes())
+    document["traceEvents"] = [e for e in document["traceEvents"] if e["cat"] != "kernel"]
+    path.write_text(json.dumps(document))
+    run = open_run([tmp_path])
+    lost = run.parts[1].meta
+    assert run.parts[0].meta.holes == [] and lost.holes == [(lost.cover_start, lost.cover_end)]
+    assert run.problems == ["rank 1: no GPU records, which other ranks have: their time counts as not recorded"]
+    assert open_run([path]).parts[1].meta.holes == []
 
 
 # --- never merged silently

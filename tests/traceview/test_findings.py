@@ -46,6 +46,11 @@ def test_the_unknown_has_no_saving_and_no_wrong_verdict(leaf: str) -> None:
     assert verdict.status == "cannot_tell" and verdict.do
 
 
+def test_windows_of_no_length_are_no_measurement() -> None:
+    verdict = judged(result([window(0, k) for k in range(3)]))
+    assert verdict.status == "cannot_tell" and verdict.headline == "Cannot tell: no step could be measured"
+
+
 def test_a_healthy_run_says_so() -> None:
     verdict = judged(result([window(r, k, compute=99, idle_launch=1) for r in range(4) for k in range(5)]))
     assert verdict.status == "healthy"

@@ -44,7 +44,7 @@ BLIND = ("comm_unresolved", "uncovered", "idle_unknown", "gpu_opaque")
 def judge(result: Result, config: Config) -> Verdict:
     """The verdict of a result whose findings are in order; lines that are not known stay empty."""
     coverage = _coverage(result)
-    if not result.window_rows:
+    if not result.budget.wall_ns:  # no window, or only windows of length 0
         return Verdict(
             headline="Cannot tell: no step could be measured",
             confidence="cannot tell",

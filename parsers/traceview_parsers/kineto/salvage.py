@@ -13,6 +13,7 @@ from traceview_parsers.kineto.events import BAD, Events
 from traceview_parsers.kineto.repair import repairs
 
 CUT = re.compile(rb"\}\s*,\s*(?=[{n])")  # between two events, or inside arguments: the decoder decides
+MAX_MEND = 2 << 20  # mending takes many times the memory of its text
 JOIN = 16  # pieces tried together before one is given up
 
 _ARRAY_END = re.compile(rb'\}\s*\](?=\s*(?:,\s*"|\}\s*\Z|\Z))')
@@ -72,7 +73,9 @@ def _take(out: Salvaged, text: bytes, start: int, ends: list[int], decode: Calla
 def _add(out: Salvaged, piece: bytes, decode: Callable[[bytes], Events], repair: bool = True) -> bool:
     """Decode a piece and add its events; a part of an event's arguments is no event."""
     piece = b"[%b]" % piece
-    for mended, candidate in enumerate(itertools.chain([piece], repairs(piece) if repair else [])):
+    for mended, candidate in enumerate(
+        itertools.chain([piece], repairs(piece) if repair and len(piece) <= MAX_MEND else [])
+    ):
         try:
             events = decode(candidate)
         except BAD:

@@ -23,7 +23,7 @@ from traceview_parsers.kineto.salvage import CUT, salvage
 from traceview_parsers.reader import Progress
 
 BLOCK = 1 << 20
-MAX_EVENT = 64 << 20
+MAX_EVENT = 16 << 20
 MAX_AROUND = 64 << 20  # metadata before and after the events
 MAX_LOSSES = 1000  # kept with their place; more are only counted
 
