@@ -312,6 +312,23 @@ def test_sigma_tells_the_scatter_of_the_ends() -> None:
     assert abs(clock.offset_ns + 5 * MS) <= max(4 * clock.sigma_ns, US)
 
 
+def test_a_cut_file_is_not_an_idle_gpu() -> None:
+    """GPU records come last in a file, so a cut one loses them: time after the last one is not covered."""
+    sim = simulate(Job(ranks=2, steps=6))
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_kineto(sim, Path(folder))[1]
+        text = path.read_bytes()
+        path.write_bytes(text[: text.rindex(b'"cat": "kernel"') * 8 // 10])
+        result = tv.analyze(tv.open(folder, cache=False, workers=1))
+    check_sums(result)
+    cut = [w for w in result.window_rows if w.rank == 1]
+    assert sum(w.leaves_ns["uncovered"] for w in cut) > 0
+    assert [f.title.partition(" % ")[2] for f in result.findings if f.id == "unknown-idle"] == [
+        "of the step is missing from the record: a file was cut or records were lost"
+    ]
+    assert sum(w.leaves_ns["idle_unknown"] for w in cut) < 0.01 * sum(w.end_ns - w.start_ns for w in cut)
+
+
 def test_a_shifted_host_axis_is_moved_back_and_told() -> None:
     """By the smallest launch latency less than truth: 4 us of 30 cannot be seen."""
     result = analyse(simulate(Job(steps=4, tick=1000, faults=(AxisShift(1, 30 * US),))))

@@ -250,7 +250,14 @@ class _Finish:
         busy = self._c.gpu.busy
         self.part.devices = sorted(busy, key=lambda d: (-busy[d], d))
         metadata.fill(self.part, self._found, Path(self.part.source.path))
+        if self._stream.truncated and table.num_rows:
+            # GPU records are written last: after the last one that is left the GPU was not idle, nobody knows
+            self._lost_after(int(table["end"].to_numpy().max()))
         yield table
+
+    def _lost_after(self, end: int) -> None:
+        if self.part.cover_end is not None and end < self.part.cover_end:
+            self.part.holes.append((end, self.part.cover_end))
 
     def _collectives(self) -> Iterator[Any]:
         yield collectives(self._c.comms, self._comm, self._c.gpu.names(), self.part.groups, self._base)

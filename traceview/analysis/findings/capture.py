@@ -30,15 +30,21 @@ def _unknown_idle(result: Result, config: Config) -> list[Finding]:
         (per_step(result, "uncovered"), "outside the record"),
     )
     told = [f"{units.time(part)} {what}" for part, what in parts if part]
+    lost = per_step(result, "uncovered")
+    title = f"the GPU is idle {of_step(result, ns)} of the step for a reason the trace does not hold"
+    advice = WAITS_FOR_START if 2 * queued > ns else _how_to_record(result)
+    if 2 * lost > ns:  # not idle: nobody knows
+        title = f"{of_step(result, lost)} of the step is missing from the record: a file was cut or records were lost"
+        advice = f"Record it again ({record_again(result)}); let the profiler finish before the process ends."
     return [
         Finding(
             id="unknown-idle",
-            title=f"the GPU is idle {of_step(result, ns)} of the step for a reason the trace does not hold",
+            title=title,
             saving_ns_per_step=None,
             basis="idle time without host activity on the launching thread, or outside the recorded range",
             confidence="possible",
             evidence=[f"{units.time(ns)} a step: {', '.join(told)}"],
-            advice=WAITS_FOR_START if 2 * queued > ns else _how_to_record(result),
+            advice=advice,
             where=worst(result, "idle_unknown", "uncovered"),
             owner="capture",
             section="host",
