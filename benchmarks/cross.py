@@ -1,6 +1,6 @@
 """Cross-rank analysis from tables: matching, clocks, waits, blame, origin, stragglers and causes.
 
-    python benchmarks/cross.py            the sizes of DESIGN section 6, and one size doubled
+    python benchmarks/cross.py            the two target sizes, and one size doubled
     python benchmarks/cross.py 1024 5000  one size: ranks, collectives per rank
 
 Prints CPU seconds per stage, the peak memory of the process and that of the table alone. Targets: 1,024 ranks x

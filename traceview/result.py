@@ -7,15 +7,14 @@ Rows are plain structs so that every report shows the same numbers.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 import msgspec
+import pyarrow as pa
 
 from traceview.errors import TraceviewError
 from traceview.schema import GROUPS, LEAVES
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from traceview.schema.structs import table_of
 
 SCHEMA = "traceview.result/1"
 Quality = Literal["proved", "estimated", "lower_bound", "upper_bound", "unavailable"]
@@ -32,7 +31,7 @@ class Metric(msgspec.Struct):
 
 
 class Verdict(msgspec.Struct):
-    """The first screen, DESIGN 2b. Lines that are not known are empty, never invented."""
+    """The first screen. Lines that are not known are empty, never invented."""
 
     headline: str
     confidence: str
@@ -435,7 +434,7 @@ class Result(msgspec.Struct):
     tool_version: str = ""
 
     def to_json(self) -> bytes:
-        """UTF-8 JSON, keys of DESIGN section 5."""
+        """UTF-8 JSON; the keys are described in docs/result.md."""
         return msgspec.json.encode(self)
 
     @classmethod
@@ -459,8 +458,6 @@ class Result(msgspec.Struct):
 
     def windows(self) -> pa.Table:
         """One row per used window: rank, device, step, start_ns, end_ns, and int64 ``<leaf>_ns`` per leaf."""
-        import pyarrow as pa
-
         base = {
             k: [getattr(w, k) for w in self.window_rows] for k in ("rank", "device", "step", "start_ns", "end_ns")
         }
@@ -469,32 +466,17 @@ class Result(msgspec.Struct):
 
     def stragglers(self) -> pa.Table:
         """One row per culprit, by origin blame."""
-        return _table(self.straggler_rows, StragglerRow)
+        return table_of(self.straggler_rows, StragglerRow)
 
     def collectives(self) -> pa.Table:
         """One row per class of collectives."""
-        return _table(self.collective_rows, CollectiveRow)
+        return table_of(self.collective_rows, CollectiveRow)
 
     def steps(self) -> pa.Table:
         """One row per used step, with int64 ``<leaf>_ns`` summed over ranks."""
-        import pyarrow as pa
-
         base = {k: [getattr(s, k) for s in self.step_rows] for k in ("step", "wall_ns", "min_ns", "max_ns")}
         leaves = {f"{leaf}_ns": [s.leaves_ns.get(leaf, 0) for s in self.step_rows] for leaf in LEAVES}
         return pa.table({k: pa.array(v, pa.int64()) for k, v in (base | leaves).items()})
-
-
-def _table(rows: list[Any], kind: type[msgspec.Struct]) -> pa.Table:
-    import pyarrow as pa
-
-    plain = [msgspec.to_builtins(r) for r in rows]
-    for row in plain:
-        for key, value in row.items():
-            if isinstance(value, dict):
-                row[key] = msgspec.json.encode(value).decode()
-    if not plain:
-        return pa.table({f: pa.array([], pa.string()) for f in kind.__struct_fields__})
-    return pa.Table.from_pylist(plain)
 
 
 def group_ns(leaves_ns: dict[str, int], sub_ns: dict[str, int]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What an NCCL log says of the ranks and groups of a trace (JOIN.md): processes, communicators, calls.
+"""What an NCCL log says of the ranks and groups of a trace: processes, communicators, calls.
 
 Nothing is guessed: a communicator that fits several groups, or a group that fits several communicators, keeps all
 of them, and what they disagree in is said to be ambiguous.

@@ -1,4 +1,4 @@
-"""The first screen: slow against what, cause, cost, what to do, what it is not, the next limit (DESIGN 2b)."""
+"""The first screen: slow against what, cause, cost, what to do, what it is not, the next limit."""
 
 from __future__ import annotations
 

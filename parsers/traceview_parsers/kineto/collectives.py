@@ -2,7 +2,7 @@
 
 Order: arguments on the kernel; else the ``record_param_comms`` that contains the launch call; else the records
 waiting on that thread since the previous communication launch (a batch of sends and receives); else a range such as
-``nccl:all_reduce`` around the launch; else the kernel's name (KINETO section 7, METHODS c and f.1).
+``nccl:all_reduce`` around the launch; else the kernel's name (METHODS c and f.1).
 """
 
 from __future__ import annotations

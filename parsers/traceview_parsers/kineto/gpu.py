@@ -17,7 +17,7 @@ from traceview_parsers.kineto.host import identity
 
 RECORDS = ("kernel", "memcpy", "memset")
 _CLASSIFY = (kernels.kernel, kernels.copy, kernels.memset)
-_OVERFLOW_NS = 1000  # PAINS 30: records on a stream may overlap by so much
+_OVERFLOW_NS = 1000  # records on a stream may overlap by so much
 
 
 @dataclass

@@ -15,7 +15,7 @@ from traceview_parsers.kineto.events import BAD, MAX_US
 from traceview_parsers.kineto.repair import repairs
 from traceview_parsers.kineto.stream import EventStream
 
-# Keys that may be copied out; the metadata also holds user names, job names and whatever users added (KINETO 2).
+# Keys that may be copied out; the metadata also holds user names, job names and whatever users added.
 _FACTS = (
     "record_shapes",
     "with_stack",
@@ -87,7 +87,7 @@ def _whole(value: Any) -> int | None:
 
 
 def base_time(meta: dict[str, Any]) -> int:
-    """ns to add to every time of the file (KINETO 4)."""
+    """ns to add to every time of the file."""
     base = _whole(meta.get("baseTimeNanoseconds")) or 0
     return base if 0 <= base < MAX_US * 1000 else 0
 
@@ -95,7 +95,7 @@ def base_time(meta: dict[str, Any]) -> int:
 def lost_base(path: Path, last: int) -> int | None:
     """The base time of a file whose end, where Kineto writes it, is missing; ``last``: ns of its last event.
 
-    Kineto counts from the begin of a quarter of a year (KINETO 4). Which one is told by the stamp in the file's name
+    Kineto counts from the begin of a quarter of a year. Which one is told by the stamp in the file's name
     or by the file's date, if the last event then lies within an hour of it; else None.
     """
     named = _STAMP.search(path.name)
@@ -178,7 +178,7 @@ def _vendor(name: str, meta: dict[str, Any]) -> str | None:
 
 
 def _lost_records(source: SourceMeta, lines: Any) -> None:
-    """The only sign in the file of GPU records that were not kept (KINETO 2)."""
+    """The only sign in the file of GPU records that were not kept."""
     for line in lines if isinstance(lines, list) else ():
         found = _RECORDS.search(line) if isinstance(line, str) else None
         if not found:
@@ -196,7 +196,7 @@ def is_absolute(time: int) -> bool:
 
 
 def schema_class(meta: dict[str, Any], marks: set[str]) -> str:
-    """Era of the format by its features (KINETO 3); ``marks``: features seen in the events."""
+    """Era of the format by its features; ``marks``: features seen in the events."""
     if "capitals" in marks:
         return "A"
     if "baseTimeNanoseconds" in meta:

@@ -1,6 +1,6 @@
 """Events that are no valid JSON: mended where the intent is plain, else refused with a reason.
 
-What producers really write wrongly (KINETO section 9): bare nan and inf, backslashes of Windows paths, raw control
+What producers really write wrongly: bare nan and inf, backslashes of Windows paths, raw control
 characters, quotes inside names, bytes that are no UTF-8, a missing quote before a key.
 """
 

@@ -19,7 +19,7 @@ from traceview_parsers.nsight.process import Process
 _OPERATION = re.compile(
     r"^p?nccl(AllReduce|AllGather|AllGatherV|ReduceScatter|AlltoAllv?|AllToAllv?|Broadcast|Bcast|Reduce|Gather|Scatter|Send|Recv)$"
 )
-# BUSBW: "Message size" is count x element size; S of these is that times the number of ranks.
+# Payloads tell count x element size; message size S (METHODS f.1) of these is that times the number of ranks.
 TIMES_RANKS = ("allgather", "reduce_scatter", "alltoall", "gather", "scatter")
 
 
