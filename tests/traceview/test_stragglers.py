@@ -297,3 +297,25 @@ def test_misaligned_stamps_make_no_straggler(shared_dir):
     got = analyse(job, windows=windows)
     assert got.culprits == []
     assert got.ledger.unblamed == got.ledger.total
+
+
+def relayed(missing):
+    """Two tensor pairs, data-parallel across them; rank 3 is slow, rank 2 relays it. Some ranks have no file."""
+    job = Job(world=4)
+    for k in range(6):
+        t, late = 100 * MS * k, 10 * MS
+        job.add(k, {0: t + 20 * MS, 1: t + 20 * MS}, t + 25 * MS, group="tp0", seq=k)
+        job.add(k, {2: t + 20 * MS, 3: t + 20 * MS + late}, t + 25 * MS + late, group="tp1", seq=k)
+        for i in (0, 1):
+            starts = {i: t + 25 * MS, i + 2: t + 25 * MS + late}
+            job.add(k, starts, t + 35 * MS + late, group=f"dp{i}", seq=k)
+        job.add(k, {r: t + 40 * MS + late for r in range(4)}, t + 41 * MS + late, group="world", seq=k)
+    job.drop(lambda r: r["rank"] not in missing)
+    return analyse(job, world=4)
+
+
+def test_a_relay_is_not_named_for_a_culprit_that_is_missing():
+    got = relayed({3})
+    assert got.culprits == []
+    assert got.ledger.direct[2] > 0  # rank 0 did wait for rank 2
+    assert any("ranks 2" in n for n in got.found.notes)

@@ -41,6 +41,8 @@ class Ledger:
     cell_ns: Ints
     row_ns: Floats
     """per collectives row: direct blame of this arrival, before rounding"""
+    row_at_least: Floats
+    """the same of ``at_least``"""
 
     def by(self, label: dict[int, str]) -> dict[str, int]:
         """The ledger by host, stage, ...: ``label`` by rank; ranks without one are left out."""
@@ -75,6 +77,7 @@ def blame(
     low = exposed.take((~matches.full & clean)[exposed.instance])
     exposed = exposed.take(sure[exposed.instance])
     share = owed_by(found, exposed, len(c))
+    low_share = owed_by(found, low, len(c)) if len(low.row) else np.broadcast_to(0.0, len(c))
     cells = _round(c, found, share, step_of_row, exposed)
     last = _last(c, found, exposed, ranks)
     del exposed  # tens of bytes per row: not beside those of the inclusive figures
@@ -85,11 +88,11 @@ def blame(
     member = found.member & ok[found.number]
     return Ledger(
         direct=_by_rank(cells[2], cells[3], ranks),
-        inclusive=_rounded(c, found, _every(c, matches, waited, sure, used), ranks),
+        inclusive=_inclusive(c, found, _every(c, matches, waited, sure, used), ranks),
         last=last,
         marginal=_by_rank(tail[ok], found.marginal[ok], ranks),
         waited=waiter,
-        at_least=_rounded(c, found, low, ranks),
+        at_least=_rounded(c, low_share, low, ranks),
         last_count=np.bincount(tail[ok & (found.waited > 0)], minlength=ranks).astype(np.int64),
         instances=np.bincount(c.rank[found.rows[member]], minlength=ranks).astype(np.int64),
         total=int(waiter.sum()),
@@ -99,7 +102,12 @@ def blame(
         cell_rank=cells[2],
         cell_ns=cells[3],
         row_ns=share,
+        row_at_least=low_share,
     )
+
+
+def _inclusive(c: Columns, found: Instances, every: Waiting, ranks: int) -> Ints:
+    return _rounded(c, owed_by(found, every, len(c)), every, ranks)
 
 
 def _every(c: Columns, m: Matches, waited: Waits, sure: Bools, used: Bools | None) -> Waiting:
@@ -166,11 +174,11 @@ def _by_rank(rank: Ints, ns: Ints, ranks: int) -> Ints:
     return out
 
 
-def _rounded(c: Columns, found: Instances, owed: Waiting, ranks: int) -> Ints:
+def _rounded(c: Columns, share: Floats, owed: Waiting, ranks: int) -> Ints:
     """What every rank owes of the waits, in whole ns that sum to them."""
     if not len(owed.row):
         return np.zeros(ranks, np.int64)
-    amount: Floats = np.bincount(c.rank, owed_by(found, owed, len(c)), ranks).astype(np.float64)
+    amount: Floats = np.bincount(c.rank, share, ranks).astype(np.float64)
     return whole(amount, np.zeros(ranks, np.int64), np.array([int((owed.u1 - owed.u0).sum())]))
 
 

@@ -48,18 +48,30 @@ class Facts:
 
 def origin(facts: Facts, ledger: Ledger) -> Ints:
     """Origin blame by rank; sums to the direct blame. Each hop moves strictly back in time, so it ends."""
-    c = facts.c
-    rows, medians = late_rows(facts, ledger.row_ns)
+    return _follow(facts, ledger.row_ns, ledger.direct)
+
+
+def origin_at_least(facts: Facts, ledger: Ledger) -> Ints:
+    """The same of what partly observed instances are owed at least; sums to ``ledger.at_least``."""
+    return _follow(facts, ledger.row_at_least, ledger.at_least)
+
+
+def _follow(facts: Facts, row_ns: Floats, by_rank_ns: Ints) -> Ints:
+    """Amounts per collectives row, handed on to where the lateness began; by rank."""
+    c, total = facts.c, int(by_rank_ns.sum())
+    if not total:
+        return np.zeros(len(by_rank_ns), np.int64)
+    rows, medians = late_rows(facts, row_ns)
     passing = _passing(facts, rows, medians)
     pieces = _by_time(facts)
-    amount = ledger.row_ns.copy()
+    amount = row_ns.copy()
     settled = np.zeros(len(c))
     for _ in range(HOPS):
         moved = np.zeros(len(c))
         if len(passing.row):
             moved[passing.row] = amount[passing.row] * passing.share
         settled += amount - moved
-        if moved.sum() < 1.0 + TINY * ledger.direct.sum():
+        if moved.sum() < 1.0 + TINY * total:
             settled += moved
             amount = np.zeros(len(c))
             break
@@ -67,8 +79,8 @@ def origin(facts: Facts, ledger: Ledger) -> Ints:
         # waits that nobody can be named for stay with the late rank
         settled += _returned(moved, amount)
     settled += amount
-    by_rank: Floats = np.bincount(c.rank, settled, len(ledger.direct)).astype(np.float64)
-    return whole(by_rank, np.zeros(len(by_rank), np.int64), np.array([int(ledger.direct.sum())]))
+    by_rank: Floats = np.bincount(c.rank, settled, len(by_rank_ns)).astype(np.float64)
+    return whole(by_rank, np.zeros(len(by_rank), np.int64), np.array([total]))
 
 
 def late_rows(facts: Facts, owed: Floats) -> tuple[Ints, Ints]:
@@ -127,7 +139,8 @@ class _Pieces:
 
 def _by_time(facts: Facts) -> _Pieces:
     p, m = facts.pieces, facts.matches
-    sure = np.append(m.full & ~m.ambiguous & (facts.waited.instances.violations == 0), False)
+    # of a partly observed instance the wait up to the last arrival seen is owed by members seen
+    sure = np.append(~m.ambiguous & (facts.waited.instances.violations == 0), False)
     take = np.flatnonzero(sure[m.instance[p.row]])
     rank, start = p.rank[take], p.start[take]
     if ((np.diff(rank) < 0) | ((np.diff(rank) == 0) & (np.diff(start) < 0))).any():

@@ -14,7 +14,7 @@ from traceview.analysis.groups import KIND, N_X_N, Columns
 from traceview.analysis.lateness import references
 from traceview.analysis.lateshare import Lateness, lateness, step_lengths
 from traceview.analysis.match import K4
-from traceview.analysis.origin import Facts
+from traceview.analysis.origin import Facts, origin_at_least
 from traceview.analysis.places import places
 from traceview.analysis.shares import Axis
 from traceview.analysis.timebase import TimeBase
@@ -66,11 +66,11 @@ def find(
     line = facts.waited.instances.line
     medians = references(line)
     late = lateness(facts, line, medians, clocks.base, used, config)
-    blamed = origin + np.where(ledger.direct > 0, 0, ledger.at_least)
+    blamed = origin + origin_at_least(facts, ledger)
     need = 2 if len(used) >= 3 else 1
     steps_late = late.late.sum(axis=1)
     enough = blamed >= config.min_blame_share * _waiter_time(facts, ledger, used)
-    own = blamed >= config.min_own_share * ledger.direct
+    own = blamed >= config.min_own_share * (ledger.direct + ledger.at_least)
     fit = (steps_late >= need) & enough & own & (blamed > 0) & (late.clear > 0)
     listed = np.flatnonzero(fit & late.real)
     order = listed[np.lexsort((listed, -blamed[listed]))]
@@ -128,15 +128,24 @@ class _View:
 
 
 def _without_relays(rows: list[StragglerRow]) -> tuple[list[StragglerRow], list[int]]:
-    """Culprits, and the ranks that only pass on what they waited for; these stay if there is nobody else."""
+    """Culprits, and the ranks that only pass on what they waited for.
+
+    These stay if there is nobody else, unless what held them is unresolved: the culprit may be a missing rank.
+    """
     own = [r for r in rows if not _passes_on(r.cause_terms_ns)]
-    return (own, [r.rank for r in rows if r not in own]) if own else (rows, [])
+    listed = own or [r for r in rows if not _held_by_unseen(r.cause_terms_ns)]
+    return listed, [r.rank for r in rows if r not in listed]
 
 
 def _passes_on(terms: dict[str, int]) -> bool:
     """Most of the lateness is waiting, or communication that may be waiting."""
-    waited = sum(terms.get(leaf, 0) for leaf in ("comm_wait", "comm_unresolved"))
+    waited = sum(max(terms.get(leaf, 0), 0) for leaf in ("comm_wait", "comm_unresolved"))
     return waited > 0 and waited >= max(terms.values())
+
+
+def _held_by_unseen(terms: dict[str, int]) -> bool:
+    """The largest part of the lateness is communication of which members are missing."""
+    return max(terms, key=lambda k: terms[k], default="") == "comm_unresolved"
 
 
 def _assumed(facts: Facts, rows: Ints, owed: Ints | Floats) -> bool:
@@ -148,10 +157,8 @@ def _assumed(facts: Facts, rows: Ints, owed: Ints | Floats) -> bool:
 def _row(view: _View, rank: int, blamed: int) -> StragglerRow:
     facts, ledger, late, clocks, config = view.facts, view.ledger, view.late, view.clocks, view.config
     c, line, medians, steps = facts.c, view.line, view.medians, view.steps
-    lower = ledger.direct[rank] == 0
-    ahead = facts.waited.instances.ahead
-    # with members missing nothing is owed for certain: its lateness after those seen stands for it
-    owed = ahead[medians] - ahead[line.row] if lower else ledger.row_ns[line.row]
+    lower = ledger.at_least[rank] > 0
+    owed = (ledger.row_ns + ledger.row_at_least)[line.row]
     own = np.flatnonzero((c.rank[line.row] == rank) & (owed > 0) & (line.row != medians))
     cause = explain(facts, line.row[own], medians[own], owed[own])
     typical = int(late.clear_ns[rank] / late.clear[rank])
@@ -162,7 +169,7 @@ def _row(view: _View, rank: int, blamed: int) -> StragglerRow:
     return StragglerRow(
         rank=rank,
         host=clocks.hosts.get(rank, ""),
-        blame_ns=int(ledger.at_least[rank] if lower else ledger.direct[rank]),
+        blame_ns=int(ledger.direct[rank] + ledger.at_least[rank]),
         origin_blame_ns=blamed,
         blame_inclusive_ns=int(ledger.inclusive[rank]),
         late_steps=steps_late,
