@@ -318,4 +318,4 @@ def test_a_relay_is_not_named_for_a_culprit_that_is_missing():
     got = relayed({3})
     assert got.culprits == []
     assert got.ledger.direct[2] > 0  # rank 0 did wait for rank 2
-    assert any("ranks 2" in n for n in got.found.notes)
+    assert any("rank 2" in n for n in got.found.notes)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from traceview.analysis.groups import N_X_N
+from traceview.analysis.groups import KIND, N_X_N
 from traceview.analysis.origin import Facts
 from traceview.analysis.shares import Axis
 from traceview.analysis.timebase import TimeBase
@@ -60,6 +60,8 @@ class _Cells:
     ns: Ints
     clear: Bools
     signed: Floats
+    family: Ints
+    """group and kind"""
     length: Floats
     """step time, per step"""
 
@@ -121,6 +123,7 @@ def _cells(facts: Facts, line: Axis, medians: Ints, base: TimeBase, steps: Ints,
         ns=ns,
         clear=ns > floor,
         signed=np.where(np.abs(signed) > floor, signed, 0.0),
+        family=(c.group[row] + 1) * len(KIND) + c.kind[row],
         length=step_lengths(facts, steps),
     )
 
@@ -161,14 +164,20 @@ def _std(x: Floats) -> float:
 def _within(cells: _Cells) -> float:
     """Scatter of a step's lateness as its own collectives show it, median over ranks and steps.
 
-    Few steps cannot show a rank's scatter over steps; the collectives of one step are many.
+    Few steps cannot show a rank's scatter over steps; the collectives of one step are many. Those of one group and
+    kind are compared with each other: that a rank is late in one group and not in another is no scatter.
     """
-    count = cells.grid()
+    span = int(cells.family.max(initial=0)) + 1
+    key, inverse, count = np.unique(cells.cell * span + cells.family, return_inverse=True, return_counts=True)
+    total, square = np.bincount(inverse, cells.signed, len(key)), np.bincount(inverse, cells.signed**2, len(key))
     several = count > 1
     n = count[several]
-    total, square = cells.grid(cells.signed)[several], cells.grid(cells.signed**2)[several]
-    variance = np.maximum(square - total**2 / n, 0) * n / (n - 1)
-    return _middle(np.sqrt(variance) / np.broadcast_to(np.maximum(cells.length, 1), cells.shape)[several])
+    variance = np.maximum(square[several] - total[several] ** 2 / n, 0) * n / (n - 1)
+    at = key[several] // span
+    size = cells.shape[0] * cells.shape[1]
+    there = np.bincount(at, minlength=size) > 0
+    share = np.sqrt(np.bincount(at, variance, size)) / np.tile(np.maximum(cells.length, 1), cells.shape[0])
+    return _middle(share[there])
 
 
 def step_lengths(facts: Facts, steps: Ints) -> Floats:
