@@ -9,7 +9,7 @@ from traceview.run import Part
 from traceview_parsers.reader import Progress, ReadOptions
 
 name = "kineto"
-version = 3
+version = 4
 is_log = False
 
 _OBJECT = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*\{")
