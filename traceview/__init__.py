@@ -25,6 +25,10 @@ _LAZY = {
 __all__ = ["Result", "Run", "TraceviewError", "analyze", "open", "to_html", "to_pandas", "to_polars"]
 
 
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
+
+
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'traceview' has no attribute {name!r}")

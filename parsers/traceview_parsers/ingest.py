@@ -66,7 +66,8 @@ def open_run(
         run.problems.append(store.problem)
     if found.skipped:
         names = ", ".join(p.name for p in found.skipped[:3])
-        run.problems.append(f"{len(found.skipped)} other files were not looked at: {names}")
+        count = f"{len(found.skipped)} other file{'s were' if len(found.skipped) > 1 else ' was'}"
+        run.problems.append(f"{count} not looked at: {names}")
     return run
 
 

@@ -24,6 +24,7 @@ _BY_SUFFIX = {
     ".ncu-rep": "is an Nsight Compute report of single kernels: record a timeline with nsys or torch.profiler",
     ".nvvp": "is an nvprof report: record with nsys or torch.profiler",
 }
+_TRACE_NAME = re.compile(r"\.(json(\.gz)?|sqlite)$", re.I)
 _TRACE_LIKE = re.compile(r"\.json(\.gz)?$|trace", re.I)
 
 
@@ -34,7 +35,7 @@ def reason(head: bytes, path: Path) -> str | None:
     for pattern, text in _BY_CONTENT:
         if re.match(pattern, head, re.S):
             return text
-    return None
+    return "is named like a trace, but is of no known format: damaged?" if _TRACE_NAME.search(path.name) else None
 
 
 def worth_telling(head: bytes, path: Path) -> bool:

@@ -95,9 +95,11 @@ def test_closed_streams_are_no_failure(trace: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="needs /dev/full")
-def test_a_full_disk_is_one_line(trace: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_one_line(trace: Path, unbuffered: str) -> None:
     command = f"{sys.executable} -m traceview analyze {trace} > /dev/full"
-    done = subprocess.run(command, shell=True, env=ENV, check=False, capture_output=True, text=True)
+    env = ENV | {"PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(command, shell=True, env=env, check=False, capture_output=True, text=True)
     assert (
         done.returncode == 2 and done.stderr == "traceview: no space is left on the disk; free some and run again\n"
     )
@@ -112,3 +114,8 @@ def test_names_of_files_cannot_write_to_the_terminal(trace: Path, capsys: pytest
         assert "\x1b" not in out and "\nSLOW  all" not in out
     hostile.write_text("words")
     assert "\x1b" not in refused(capsys, "analyze", hostile)
+
+
+def test_a_path_without_a_verb_names_the_verb(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry([str(trace)]) == 2
+    assert f"Did you mean `traceview analyze {trace}`?" in capsys.readouterr().err

@@ -60,7 +60,7 @@ def test_folder_glob_and_file_are_one_and_the_same(tmp_path: Path, write: Write)
         run = open_run(given)
         assert files(run) == {0: "rank0.json", 1: "rank1.json"}
         assert (run.world_size, run.missing_ranks, run.unread) == (2, [], [])
-    assert open_run([tmp_path / "run"]).problems == ["1 other files were not looked at: README.md"]
+    assert open_run([tmp_path / "run"]).problems == ["1 other file was not looked at: README.md"]
     assert open_run([tmp_path / "run"]).name == "run"
 
 
@@ -326,3 +326,11 @@ def test_two_paths_with_the_same_content_do_not_share_a_rank(tmp_path: Path, wri
         (tmp_path / f"rank{rank}").mkdir()
         (tmp_path / f"rank{rank}/t.json").write_bytes(data)
     assert open_run([tmp_path]).ranks == [0, 1, 2]
+
+
+def test_a_damaged_trace_in_a_folder_is_told(tmp_path: Path, write: Write) -> None:
+    write("run/rank0.json", 0, 2)
+    (tmp_path / "run/rank1.pt.trace.json.gz").write_bytes(b"\x91\x02 noise \xff" * 50)
+    run = open_run([tmp_path / "run"])
+    assert run.missing_ranks == [1] and not run.problems
+    assert "rank1.pt.trace.json.gz: is named like a trace, but is of no known format" in run.unread[0].warnings[0]

@@ -42,3 +42,7 @@ def test_errors_are_one_class() -> None:
 
 def test_exported_names_exist() -> None:
     assert all(hasattr(tv, name) for name in tv.__all__)
+
+
+def test_completion_shows_what_is_loaded_on_first_use() -> None:
+    assert {"open", "analyze", "to_html", "to_polars", "to_pandas"} <= set(dir(tv))

@@ -151,3 +151,15 @@ def test_work_that_was_launched_and_did_not_start_is_told_from_a_lack_of_records
     verdict = judged(value)
     assert "50.0 ms of work that was launched and did not start, 10.0 ms without any host activity" in verdict.cause
     assert "kept the launched work from starting" in verdict.do
+
+
+def test_a_cut_trace_is_the_reason_for_what_is_unresolved() -> None:
+    value = result([window(r, k, compute=75, comm_unresolved=25) for r in range(4) for k in range(5)])
+    value.rank_rows[2].truncated = True
+    verdict = judged(value)
+    assert "the trace of rank 2 is cut short" in verdict.cause and "whole trace of rank 2" in verdict.do
+
+
+def test_a_small_unknown_is_an_upper_bound_of_what_is_ruled_out() -> None:
+    value = result([window(r, k, compute=75, idle_host=22, comm_unresolved=3) for r in range(4) for k in range(5)], 8)
+    assert judged(value).rule_outs == "straggler ≤ 3.0 % | network ≤ 3.0 % | input 0.0 % | copies 0.0 %"

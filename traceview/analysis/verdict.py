@@ -127,9 +127,12 @@ def _rule_outs(result: Result, config: Config, first: Finding | None = None) -> 
             continue
         if suspect.name == "straggler" and len(result.run.ranks) < 2:
             continue
-        share = per_step(result, *suspect.shown_in) / step_ns(result)
-        if share + per_step(result, *suspect.hidden_in) / step_ns(result) <= config.rule_out_max_share:
-            parts.append(f"{suspect.name} {units.share(share)}")
+        shown, most = (
+            per_step(result, *leaves) / step_ns(result)
+            for leaves in (suspect.shown_in, suspect.shown_in + suspect.hidden_in)
+        )
+        if most <= config.rule_out_max_share:
+            parts.append(f"{suspect.name} {'≤ ' if most >= shown + 0.001 else ''}{units.share(most)}")
     return " | ".join(parts)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from pathlib import Path
 
 import click
 
@@ -11,7 +12,7 @@ from traceview import __version__
 from traceview.cli.analyze import analyze
 from traceview.cli.export import export
 from traceview.cli.inspect import inspect
-from traceview.cli.streams import reopen, tolerant
+from traceview.cli.streams import give_up, reopen, tolerant
 from traceview.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNUSABLE, TraceviewError
 from traceview.units import one_line
 
@@ -33,6 +34,7 @@ def run(argv: list[str] | None = None) -> int:
     tolerant(sys.stdout, sys.stderr)
     try:
         code = cli.main(args=argv, prog_name="traceview", standalone_mode=False)
+        sys.stdout.flush()
     except click.ClickException as error:
         _say(error)
         return EXIT_UNUSABLE
@@ -46,9 +48,11 @@ def run(argv: list[str] | None = None) -> int:
         BrokenPipeError,
         SystemExit,
     ):  # click turns a closed pipe (`| head`) into exit(1), which would read as FAIL
+        give_up(sys.stdout)
         return EXIT_OK
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            give_up(sys.stdout)
             print("traceview: no space is left on the disk; free some and run again", file=sys.stderr)
             return EXIT_UNUSABLE
         if "--debug" in (argv if argv is not None else sys.argv):
@@ -68,4 +72,8 @@ def _say(error: click.ClickException) -> None:
         return
     context = error.ctx if isinstance(error, click.UsageError) else None
     command = context.command_path if context else "traceview"
-    print(f"traceview: {one_line(error.format_message())} See `{command} --help`.", file=sys.stderr)
+    text = one_line(error.format_message())
+    words = text.split("'")
+    if command == "traceview" and len(words) > 1 and Path(words[1]).exists():
+        text += f" Did you mean `traceview analyze {words[1]}`?"
+    print(f"traceview: {text} See `{command} --help`.", file=sys.stderr)

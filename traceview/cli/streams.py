@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
 import sys
 from typing import IO, Any
@@ -15,6 +16,12 @@ def reopen() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for the whole process
+
+
+def give_up(stream: IO[str]) -> None:
+    """Let what cannot be written any more go nowhere, so that the end of the process does not try it again."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def tolerant(*streams: IO[str]) -> None:

@@ -52,9 +52,9 @@ def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int) ->
     name = f"{who} (ranks {ranks})" if who.startswith("node") else who + on_host(first.host)
     what = f"computes {first.slowdown:.2f}x slower than its peers" if first.slowdown else CAUSE_WORDS[first.cause]
     others = len(result.run.ranks) - len(rows)
+    last = f", last in {first.last_count} of {first.collectives} collectives" if first.collectives else ""
     evidence = [
-        f"late in {first.late_steps} of {first.steps} steps, "
-        f"last in {first.last_count} of {first.collectives} collectives",
+        f"late in {first.late_steps} of {first.steps} steps{last}",
         *(part for part in first.explanation.split("; ") if part),
     ]
     window = worst_of_rank(result, first.rank)

@@ -13,16 +13,11 @@ def find(result: Result, config: Config) -> list[Finding]:
     ns = per_step(result, "comm_unresolved")
     if not matters(result, ns, config.finding_min_share):
         return []
-    missing = result.run.missing_ranks
-    why = (
-        f"ranks {units.ranks(missing)[:80]} are missing"
-        if missing
-        else "the peers of these collectives were not found"
-    )
+    why, advice = _why(result)
     return [
         Finding(
             id="unresolved-communication",
-            title=f"{of_step(result, ns)} of the step may be waiting or transfer",
+            title=f"{of_step(result, ns)} of the step is communication that may be waiting or transfer",
             saving_ns_per_step=None,
             basis="communication kernels that could not be matched with all members of their group",
             confidence="proved",
@@ -32,12 +27,33 @@ def find(result: Result, config: Config) -> list[Finding]:
                 *_interval(result),
                 *[m.note for m in result.matching if m.note][:3],
             ],
-            advice="Give the traces of all ranks of a group, recorded with PyTorch 2.4 or later.",
+            advice=advice,
             where=worst(result, "comm_unresolved"),
             owner="capture",
             section="communication",
         )
     ]
+
+
+def _why(result: Result) -> tuple[str, str]:
+    """What is missing, and what to do about it."""
+    cut = [r.rank for r in result.rank_rows if r.truncated]
+    missing = result.run.missing_ranks
+    if missing:
+        return (
+            f"ranks {units.ranks(missing)[:80]} are missing",
+            "Give the traces of all ranks of a group, recorded with PyTorch 2.4 or later.",
+        )
+    if cut:
+        who = f"rank{'s' * (len(cut) > 1)} {units.ranks(cut)[:80]}"
+        return (
+            f"the trace of {who} is cut short",
+            f"Give the whole trace of {who}: the copy, or the writing of it, was stopped.",
+        )
+    return (
+        "the peers of these collectives were not found",
+        "Record all ranks of a group over the same steps, with PyTorch 2.4 or later (Nsight: --include-blobs=true).",
+    )
 
 
 def _interval(result: Result) -> list[str]:
