@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 US = 1_000
-MS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -18,7 +17,7 @@ class Config:
     # a.5 idle split
     launch_tau_min_ns: int = 10 * US
     launch_tau_max_ns: int = 50 * US
-    sync_refill_max_ns: int = 1 * MS
+    sync_refill_max_ns: int = 1_000 * US
     negative_launch_share: float = 0.01
     # b steps
     step_min_launch_share: float = 0.5  # b.1: a last step with fewer launches than this is incomplete
@@ -33,6 +32,8 @@ class Config:
     max_slip: int = 3
     # d clocks
     eta_min_ns: int = 20 * US
+    eta_min_instances: int = 5  # d.1: collectives before a rank's own deviation is judged
+    fit_min_instances: int = 3  # d.2: collectives before an offset has an error at all
     drift_min_instances: int = 10
     drift_min_span: float = 0.5
     drift_assumed_ppm: float = 50.0
@@ -45,27 +46,39 @@ class Config:
     # e stragglers
     late_share: float = 0.01
     late_mads: float = 3.0
+    late_min_collectives: int = 3  # of a rank; fewer have no scatter to judge by
+    late_chance_errors: float = 5.0  # e.7: standard errors that the sum over the steps must be off the median rank
+    last_significance: float = 0.01  # e.7: P of so many last arrivals by chance
     min_blame_share: float = 0.01
     min_own_share: float = 0.2  # e.7: origin / direct blame below which a rank only relays the lateness of others
     persistent_share: float = 0.70
     transient_share: float = 0.30
     min_steps_for_kind: int = 5
     node_share: float = 0.75
-    slower_share: float = 0.05
+    slower_share: float = 0.05  # e.7: the same kernels slower by less are no proof
+    uniform_share: float = 0.10  # e.7: all kernels slower by one factor, to this share: clocks, heat, power
+    uniform_weight: float = 0.9  # e.7: of the time of these kernels
     class_transfer_ratio: float = 1.3
     # f bandwidth
     busbw_min_bytes_inter: int = 8_000_000
     busbw_min_bytes_intra: int = 4_000_000
     efficiency_healthy: float = 0.7
     efficiency_degraded: float = 0.4
+    attained_share: float = 0.8  # f.3: share of a bound that a healthy path reaches
+    over_bound: float = 1.02  # f.3: a rate above the bound by more was made by another algorithm or machine
     copy_min_bytes: int = 1_000_000
-    staging_bound_share: float = 0.10
+    copy_slow_share: float = 0.6  # f.4 E3: pinned copies at or below this share of PCIe
+    rate_flat_share: float = 0.15  # f.4 E2: sizes within this are one rate
+    rate_at_ceiling: float = 1.05  # f.4 E2
+    rate_headroom: float = 1.3  # f.4 E2: what the wire allows over the rate reached
+    staging_bound_share: float = 0.10  # f.4: a step is staging-bound from here on
     # findings
     finding_min_share: float = 0.02  # a finding that saves less than this share of the step is not shown
     healthy_max_unknown: float = 0.05  # a run of which more is unknown is not called healthy
     rule_out_max_share: float = 0.05  # a suspect that may hold more of the step is not ruled out
     heavy_unclassified_share: float = 0.01
     transient_step_mads: float = 5.0
+    one_rank_share: float = 0.6  # with more of the blame on one rank it is not "taking turns"
 
     def as_dict(self) -> dict[str, float]:
         """All thresholds by name, for the report and the result."""

@@ -75,6 +75,22 @@ def test_a_straggler_leads_and_its_saving_is_the_wait_that_goes_back_to_it() -> 
     assert "straggler" not in verdict.rule_outs
 
 
+@pytest.mark.parametrize(("slowdown", "confidence"), [(1.04, "likely"), (1.05, "proved"), (None, "proved")])
+def test_kernels_slower_by_less_than_5_percent_are_no_proof(slowdown: float | None, confidence: str) -> None:
+    value = result([window(r, k, compute=80, comm_wait__nxn=20) for r in range(2) for k in range(5)])
+    row = StragglerRow(0, "node-0", 300 * MS, 300 * MS, 300 * MS, 5, 5, "persistent", "compute_slower", {})
+    row.quality, row.slowdown = "proved", slowdown
+    value.straggler_rows = [row]
+    assert [f.confidence for f in find_all(value, DEFAULT) if f.id == "straggler-0"] == [confidence]
+
+
+@pytest.mark.parametrize(("ms", "bound"), [(9, False), (10, True)])
+def test_a_step_is_staging_bound_from_10_percent_on(ms: int, bound: bool) -> None:
+    value = result([window(0, k, compute=100 - ms, pcie_h2d__pinned=ms) for k in range(5)])
+    (finding,) = find_all(value, DEFAULT)
+    assert ("the step is staging-bound: at least 10.0 % of it" in finding.evidence) is bound
+
+
 def test_wait_without_a_listed_straggler_is_imbalance() -> None:
     value = result([window(r, k, compute=90, comm_wait__nxn=10) for r in range(4) for k in range(5)])
     value.blame = [BlameRow(r, "node-0", 50 * MS, 50 * MS, 0, 0, 0, 0) for r in range(4)]

@@ -22,8 +22,6 @@ from traceview.schema import COLL_KINDS, codes
 from traceview.schema.arrays import to_numpy
 
 _FIT_SIZES = 64
-OVER = 1.02
-"""A healthy run does not read above this share of its bound: then the bound is of the wrong algorithm or machine."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +175,7 @@ def _row(c: _Class, timing: Timing, fabric: Fabric, config: Config) -> Collectiv
     if known is not None:
         _say_logged(row, known)
     if c.members:
-        _against_bound(row, c, fabric, known)
+        _against_bound(row, c, fabric, known, config.over_bound)
     _against_measured(row, fabric)
     row.verdict = _verdict(row, config)
     return row
@@ -247,7 +245,7 @@ def _lowest(values: list[float | None]) -> float | None:
     return min(known) if len(known) == len(values) else None
 
 
-def _against_bound(row: CollectiveRow, c: _Class, fabric: Fabric, known: Logged | None) -> None:
+def _against_bound(row: CollectiveRow, c: _Class, fabric: Fabric, known: Logged | None, over: float) -> None:
     """Peak, efficiency and the load of the NICs of a row."""
     layout = fabric.placement.layout(c.members)
     links = group_links(c.members, fabric)
@@ -258,7 +256,7 @@ def _against_bound(row: CollectiveRow, c: _Class, fabric: Fabric, known: Logged 
         row.unstaged_peak = free.gbs if free else None
         row.pcie = links.pcie / 2 if links.pcie and links.shared_uplink else links.pcie
         links = replace(links, staged=known.gdr is False, shm=known.shm)
-    limit = _limit(row, layout, links)
+    limit = _limit(row, layout, links, over)
     if limit is not None:
         row.peak, row.efficiency = limit.gbs, row.busbw / limit.gbs
         row.facts |= {"bound": limit.what, "bound_basis": links.basis}
@@ -276,10 +274,10 @@ def _against_measured(row: CollectiveRow, fabric: Fabric) -> None:
         row.facts |= {"bound": "best row of nccl-tests", "bound_basis": "measured"}
 
 
-def _limit(row: CollectiveRow, layout: Layout, links: Links) -> bounds.Bound | None:
+def _limit(row: CollectiveRow, layout: Layout, links: Links, over: float) -> bounds.Bound | None:
     """The bound; that of NVLink SHARP if no algorithm is logged and the row is faster than any ring."""
     limit = bounds.bound(row.kind, layout, links, row.algorithm)
-    if limit is None or row.algorithm or layout.nodes > 1 or (row.busbw or 0.0) <= OVER * limit.gbs:
+    if limit is None or row.algorithm or layout.nodes > 1 or (row.busbw or 0.0) <= over * limit.gbs:
         return limit
     raised = bounds.bound(row.kind, layout, links, "NVLS")
     if raised is None or raised.gbs <= limit.gbs:

@@ -14,6 +14,7 @@ from traceview.analysis.lateness import Arrivals, terms
 from traceview.analysis.ops import names as names_of
 from traceview.analysis.origin import Facts, lateness_of
 from traceview.analysis.types import Bools, Ints
+from traceview.config import DEFAULT, Config
 from traceview.schema import GPU_CLASSES, HOST_KINDS, LEAVES, codes
 from traceview.schema.arrays import to_numpy
 
@@ -27,7 +28,6 @@ BUCKETS: dict[str, tuple[str, ...]] = {
 GPU_OF = {"compute": ("compute",), "copies": ("pcie_h2d", "pcie_d2h", "gpu_d2d", "gpu_memset")}
 HOST_OF = {"data": ("data",), "host": ("sync", "op", "runtime")}
 SHOWN = 3
-UNIFORM = 0.10  # all kernels slower by the same factor, to this share: clocks, heat, power
 Sums = dict[tuple[str, str], tuple[int, int]]
 """(name, launch configuration or "") -> (count, ns): another configuration is other work, not slower work"""
 
@@ -52,7 +52,7 @@ class Cause:
 UNKNOWN = Cause("unknown", {}, [], None, 0, 0)
 
 
-def explain(facts: Facts, rows: Ints, medians: Ints, weight: Any) -> Cause:
+def explain(facts: Facts, rows: Ints, medians: Ints, weight: Any, config: Config = DEFAULT) -> Cause:
     """Cause of late arrivals ``rows`` of one rank (median members ``medians``) in the group with most ``weight``."""
     if not len(rows):
         return UNKNOWN
@@ -69,14 +69,14 @@ def explain(facts: Facts, rows: Ints, medians: Ints, weight: Any) -> Cause:
     total = {leaf: int(x) for leaf, x in zip(LEAVES, found.leaves[known].sum(axis=0), strict=True)}
     total["carry"] = int(found.carry[known].sum())
     name = c.groups[main].name if main >= 0 else ""
-    return _name(facts, late, {k: v for k, v in total.items() if v}, name)
+    return _name(facts, late, {k: v for k, v in total.items() if v}, name, config)
 
 
 def _keep(late: Arrivals, take: Bools) -> Arrivals:
     return Arrivals(*(x[take] for x in (late.row, late.reference, late.late, late.start, late.reference_start)))
 
 
-def _name(facts: Facts, late: Arrivals, total: dict[str, int], group: str) -> Cause:
+def _name(facts: Facts, late: Arrivals, total: dict[str, int], group: str, config: Config) -> Cause:
     """The largest positive bucket; compute is split into more work and slower kernels by matched names."""
     c = facts.c
     size = {b: sum(total.get(leaf, 0) for leaf in leaves) for b, leaves in BUCKETS.items()}
@@ -96,14 +96,14 @@ def _name(facts: Facts, late: Arrivals, total: dict[str, int], group: str) -> Ca
         return Cause(bucket, total, _different(own, other), **shared)
     own, other = _whole_steps(facts, late, reference) or (own, other)
     names = _different(own, other)
-    slower, more, ratio, uniform = _split(own, other)
+    slower, more, ratio, ratios = _split(own, other)
     if not own or not other or slower + more <= 0:
         return Cause("unknown", total, names, **shared)
     compute = total.pop("compute", 0)
     part = round(compute * slower / (slower + more))
     total |= {k: v for k, v in (("compute_slower", part), ("compute_more_work", compute - part)) if v}
     cause = "compute_slower" if slower >= more else "compute_more_work"
-    return Cause(cause, total, names, ratio=ratio, uniform=uniform, **shared)
+    return Cause(cause, total, names, ratio=ratio, uniform=_uniform(ratio, ratios, config), **shared)
 
 
 def _both(facts: Facts, late: Arrivals, bucket: str) -> tuple[Sums, Sums]:
@@ -190,11 +190,11 @@ def _different(own: Sums, other: Sums) -> list[str]:
     return [n for n in sorted(gap, key=lambda n: -gap[n]) if gap[n] > 0][:SHOWN]
 
 
-def _split(own: Sums, other: Sums) -> tuple[float, float, float | None, bool]:
-    """(slower ns, more-work ns, ratio of the same kernels, all slower by one factor); negative parts count as 0."""
+def _split(own: Sums, other: Sums) -> tuple[float, float, float | None, list[tuple[float, int]]]:
+    """(slower ns, more-work ns, ratio of the same kernels, (ratio, ns) of each); negative parts count as 0."""
     slower = more = 0.0
     mine = theirs = 0.0
-    ratios, weights = [], []
+    ratios: list[tuple[float, int]] = []
     for name in own.keys() | other.keys():
         (n, t), (k, s) = own.get(name, (0, 0)), other.get(name, (0, 0))
         both = min(n, k)
@@ -203,14 +203,17 @@ def _split(own: Sums, other: Sums) -> tuple[float, float, float | None, bool]:
         more += (t - s) - change
         if both and s:
             mine, theirs = mine + both * t / n, theirs + both * s / k
-            ratios.append((t / n) / (s / k))
-            weights.append(s)
+            ratios.append(((t / n) / (s / k), s))
     ratio = mine / theirs if theirs else None
-    uniform = False
-    if len(ratios) > 1 and ratio:
-        near = np.abs(np.array(ratios) / ratio - 1) <= UNIFORM
-        uniform = bool(np.dot(near, weights) >= 0.9 * sum(weights))
-    return max(slower, 0.0), max(more, 0.0), ratio, uniform
+    return max(slower, 0.0), max(more, 0.0), ratio, ratios
+
+
+def _uniform(ratio: float | None, ratios: list[tuple[float, int]], config: Config) -> bool:
+    """Whether all kernels are slower by about one factor, weighted with their time."""
+    if len(ratios) < 2 or not ratio:
+        return False
+    near = sum(ns for r, ns in ratios if abs(r / ratio - 1) <= config.uniform_share)
+    return near >= config.uniform_weight * sum(ns for _, ns in ratios)
 
 
 def _short(name: str) -> str:

@@ -16,8 +16,6 @@ from traceview.analysis.types import Codes, Floats, Ints, Matches
 from traceview.config import DEFAULT, Config
 from traceview.result import Clock, HostClock, RankClock
 
-MIN_FIT = 3  # instances before an offset has an error at all
-
 
 @dataclass(frozen=True)
 class Alignment:
@@ -52,7 +50,7 @@ def align(
     host = np.array([number.get(hosts.get(r, ""), 0) for r in range(top)], np.int64)
     sample = sample_ends(c, matches)
     own = sample_ends(c, matches, gpu_only=True) if c.on_host.any() else sample  # GPU ticks are converted by rank
-    eta = deviation(own, host)
+    eta = deviation(own, host, config.eta_min_instances)
     odd = np.flatnonzero(deviates(own, host, eta, config))
     unit = host.copy()
     unit[odd] = len(names) + np.arange(len(odd))
@@ -85,7 +83,8 @@ def _report(run: _Run, fit: Fit, base: TimeBase, limits: Bounds, sample: Sample)
     grade = _grades(fit, limits, bad, seen, run)
     base = replace(base, grade=grade[base.unit])
     hosts = [
-        _host_row(fit, limits, u, (name, run.t_ref, int(bad[u]), int(grade[u]))) for u, name in enumerate(run.names)
+        _host_row(fit, limits, u, (name, run.t_ref, int(bad[u]), int(grade[u])), run.config.fit_min_instances)
+        for u, name in enumerate(run.names)
     ]
     etas = np.where(base.unit == run.host, 0, base.shift - fit.shift[run.host])
     rows = [RankClock(r, int(etas[r]), 0) for r in ranks.tolist()]
@@ -126,7 +125,7 @@ def _grades(fit: Fit, limits: Bounds, bad: Ints, seen: Ints, run: _Run) -> Codes
     """A, B or C per unit (METHODS d.3)."""
     config = run.config
     share = bad / np.maximum(seen, 1)
-    lonely = (fit.used < MIN_FIT) & (len(fit.shift) > 1)
+    lonely = (fit.used < config.fit_min_instances) & (len(fit.shift) > 1)
     sigma = np.where(fit.gauge, 0.0, fit.sigma)
     grade = np.where(
         sigma <= config.grade_a_sigma_ns, GRADE_A, np.where(sigma <= config.grade_b_sigma_ns, GRADE_B, GRADE_C)
@@ -138,12 +137,12 @@ def _grades(fit: Fit, limits: Bounds, bad: Ints, seen: Ints, run: _Run) -> Codes
     return out
 
 
-def _host_row(fit: Fit, limits: Bounds, u: int, facts: tuple[str, int, int, int]) -> HostClock:
+def _host_row(fit: Fit, limits: Bounds, u: int, facts: tuple[str, int, int, int], least: int) -> HostClock:
     name, t_ref, bad, grade = facts
     offset = fit.shift[u] + fit.frac[u] + fit.drift[u] * (t_ref - fit.pivot[u])
     reach = max(int(limits.high[u]), -int(limits.low[u]))
     single = len(fit.shift) == 1
-    known = not fit.gauge[u] and fit.used[u] >= MIN_FIT
+    known = not fit.gauge[u] and fit.used[u] >= least
     return HostClock(
         host=name,
         offset_ns=round(float(offset)),

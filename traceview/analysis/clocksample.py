@@ -15,7 +15,6 @@ from traceview.analysis.types import Bools, Floats, Ints, Matches
 from traceview.config import US, Config
 
 MAX_ROWS = 120_000  # sampled for the fit; <= 200 instances of a group are enough (METHODS d.2)
-MIN_ETA = 5  # instances before a rank's own deviation is judged
 
 
 @dataclass(frozen=True)
@@ -77,8 +76,8 @@ def relative(sample: Sample, shift: Ints | None = None) -> Floats:
     return (end - first[sample.instance]).astype(np.float64)
 
 
-def deviation(sample: Sample, host: Ints) -> Floats:
-    """Deviation of every rank from its host's clock (d.1), ns; nan where there is too little to tell."""
+def deviation(sample: Sample, host: Ints, least: int) -> Floats:
+    """Deviation of every rank from its host's clock (d.1), ns; nan for a rank in fewer than ``least`` instances."""
     out = np.full(len(host), np.nan)
     same = np.zeros(len(sample.rank), np.bool_)
     pair = sample.instance * (int(host.max(initial=0)) + 1) + host[sample.rank]
@@ -105,7 +104,7 @@ def deviation(sample: Sample, host: Ints) -> Floats:
     )
     theta, _ = clockfit.solve(p)
     seen = np.bincount(node, minlength=n)
-    judged = np.flatnonzero(seen >= MIN_ETA)
+    judged = np.flatnonzero(seen >= least)
     group = np.unique(label[judged], return_inverse=True)[1]
     middle = clockfit.median_of(group, theta[judged]) if len(judged) else theta[:0]
     pairs = np.bincount(group)[group] == 2  # of two nobody knows which deviates: the lower rank stands

@@ -19,10 +19,6 @@ from traceview.analysis.timebase import TimeBase
 from traceview.analysis.types import Bools, Floats, Ints
 from traceview.config import Config
 
-CHANCE = 5.0
-"""standard errors that the sum over the steps must be away from the median rank"""
-LEAST = 3
-"""collectives of a rank; fewer have no scatter to judge by"""
 FEW_MAD = {2: 1.2, 3: 1.5, 4: 1.36, 5: 1.21, 6: 1.2, 7: 1.14, 8: 1.13, 9: 1.11, 10: 1.09}
 FEW_STD = {2: 1.48, 3: 1.2, 4: 1.13, 5: 1.09, 6: 1.07}
 """by number of steps: what a median of so small samples' scatters falls short of"""
@@ -86,7 +82,7 @@ def lateness(facts: Facts, line: Axis, medians: Ints, base: TimeBase, used: list
     few = _within(cells) if steps < config.min_steps_for_kind else 0.0
     threshold = max(config.late_share, config.late_mads * max(_mad(signed), few))
     total = np.nansum(x, axis=1)
-    chance = CHANCE * np.sqrt(max(steps, 1)) * max(_std(signed), few)
+    chance = config.late_chance_errors * np.sqrt(max(steps, 1)) * max(_std(signed), few)
     beyond = total - float(lower_median(total[there.any(axis=1)][:, None])[0]) if there.any() else total
     unclear = np.bincount(cells.rank, np.where(cells.clear, 0, cells.ns), ranks)
     matters = unclear > config.late_share * float(cells.length.sum())
@@ -94,7 +90,7 @@ def lateness(facts: Facts, line: Axis, medians: Ints, base: TimeBase, used: list
         share=x,
         late=np.nan_to_num(x, nan=0.0) > threshold,
         threshold=threshold,
-        real=(beyond > chance) & (cells.grid().sum(axis=1) >= LEAST),
+        real=(beyond > chance) & (cells.grid().sum(axis=1) >= config.late_min_collectives),
         clear_ns=np.bincount(cells.rank, np.where(cells.clear, cells.ns, 0), ranks).astype(np.int64),
         clear=np.bincount(cells.rank, cells.clear, ranks).astype(np.int64),
         unclear_ns=np.where(matters, unclear, 0).astype(np.int64),

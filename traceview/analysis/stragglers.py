@@ -24,7 +24,6 @@ from traceview.result import ArrivalRow, BlameRow, Clock, Quality, StragglerRow
 from traceview.schema import COLL_KINDS
 
 MAX_ARRIVALS = 5_000  # rows of the arrival matrix, the latest first
-SIGNIFICANT = 0.01
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ def _row(view: _View, rank: int, blamed: int) -> StragglerRow:
     lower = ledger.at_least[rank] > 0
     owed = (ledger.row_ns + ledger.row_at_least)[line.row]
     own = np.flatnonzero((c.rank[line.row] == rank) & (owed > 0) & (line.row != medians))
-    cause = explain(facts, line.row[own], medians[own], owed[own])
+    cause = explain(facts, line.row[own], medians[own], owed[own], config)
     typical = int(late.clear_ns[rank] / late.clear[rank])
     bound = clocks.bound(rank)
     clear = bound is not None and typical > bound and not _assumed(facts, line.row[own], owed[own])
@@ -199,7 +198,7 @@ def kind_of(late_steps: int, steps: int, config: Config = DEFAULT) -> str:
     return "transient" if share <= config.transient_share else "intermittent"
 
 
-def significant_last(ranks: int, steps: int, level: float = SIGNIFICANT) -> int | None:
+def significant_last(ranks: int, steps: int, config: Config = DEFAULT) -> int | None:
     """In how many of ``steps`` one rank must be last to be no chance (uniform null, Bonferroni over ranks).
 
     None = no count is enough.
@@ -208,7 +207,7 @@ def significant_last(ranks: int, steps: int, level: float = SIGNIFICANT) -> int 
     best = None
     for count in range(steps, 0, -1):
         tail += comb(steps, count) * (1 / ranks) ** count * (1 - 1 / ranks) ** (steps - count)
-        if ranks * tail > level:
+        if ranks * tail > config.last_significance:
             break
         best = count
     return best
@@ -223,7 +222,7 @@ def _explanation(view: _View, rank: int, blamed: int, cause: Cause, quality: str
         f"late in {steps_late} of {steps} steps; "
         f"the others lost {units.time(blamed)} waiting for it; {sentence(cause)}"
     )
-    need = significant_last(late.share.shape[0], steps)
+    need = significant_last(late.share.shape[0], steps, config)
     if need is not None and first >= need:
         text += f"; latest of all in {first} of {steps} steps, more than chance"
     if steps < config.min_steps_for_kind:

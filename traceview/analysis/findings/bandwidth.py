@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from traceview import units
 from traceview.analysis.findings.common import matters
-from traceview.analysis.findings.host_staged import ATTAINED
 from traceview.config import Config
 from traceview.result import CollectiveRow, Finding, Result
 
@@ -16,10 +15,10 @@ def find(result: Result, config: Config) -> list[Finding]:
         if row.host_staged or row.verdict not in ("degraded", "suspect") or not result.window_rows:
             continue  # a staged path has a finding of its own
         peers = _slow_against_peers(row, config)
-        share = row.peers_ratio if peers else (row.efficiency or ATTAINED) / ATTAINED
+        share = row.peers_ratio if peers else (row.efficiency or config.attained_share) / config.attained_share
         saving = int(row.exposed_ns * (1 - min(1.0, share or 1.0))) // len(result.window_rows)
         if matters(result, saving, config.finding_min_share):
-            out.append(_finding(row, saving, peers=peers))
+            out.append(_finding(row, saving, config, peers=peers))
     return out
 
 
@@ -27,14 +26,14 @@ def _slow_against_peers(row: CollectiveRow, config: Config) -> bool:
     return row.peers_ratio is not None and row.peers_ratio * config.class_transfer_ratio <= 1
 
 
-def _finding(row: CollectiveRow, saving: int, *, peers: bool) -> Finding:
+def _finding(row: CollectiveRow, saving: int, config: Config, *, peers: bool) -> Finding:
     what = f"{row.kind} of group {row.group}"
     if peers:
         title = f"{what} reaches {units.share(row.peers_ratio)} of the rate of its peers"
         basis = "exposed time of the class, if it ran like the same collectives of other groups"
     else:
         title = f"{what} reaches {row.busbw or 0:.3g} of {row.peak or 0:.3g} GB/s"
-        basis = f"exposed time of the class at {units.share(ATTAINED)} of its bound"
+        basis = f"exposed time of the class at {units.share(config.attained_share)} of its bound"
     bound = f", bound {row.peak:.3g} GB/s" if row.peak is not None else ""
     return Finding(
         id=f"slow-{row.kind}-{row.group}-{row.size_class}",

@@ -14,7 +14,7 @@ LEAVES = ("comm_transfer", "comm_host")
 def find(result: Result, config: Config) -> list[Finding]:
     """One finding when exposed transfer matters; its largest classes are the evidence."""
     exposed = per_step(result, *LEAVES)
-    by_wire = host_staged.saving(result)
+    by_wire = host_staged.saving(result, config)
     saving = max(0, exposed - by_wire)
     if not matters(result, saving, config.finding_min_share):
         return []

@@ -10,23 +10,17 @@ from traceview.analysis.findings.common import matters
 from traceview.config import Config
 from traceview.result import CollectiveRow, Finding, Result
 
-ATTAINED = 0.8
-"""Share of a bound that a healthy path reaches (METHODS f.3: 0.75 to 0.9)."""
-_FLAT = 0.15
-_AT_CEILING = 1.05
-_HIGHER = 1.3
-_SLOW_COPY = 0.6
-
 
 def find(result: Result, config: Config) -> list[Finding]:
     """One finding for all groups whose edges pass host memory, if it costs or may cost something."""
     rows = staged(result)
     if not rows:
         return []
-    gain = saving(result)
+    gain = saving(result, config)
     flat = _at_the_ceiling(rows, config)
-    copies = _slow_copies(result, rows)
+    copies = _slow_copies(result, rows, config)
     slow = [r for r in rows if _share(r) is not None and (_share(r) or 0.0) < config.efficiency_healthy]
+    at = units.share(config.attained_share)
     confidence = "possible"
     if flat:
         confidence = "proved"
@@ -39,7 +33,7 @@ def find(result: Result, config: Config) -> list[Finding]:
             id="host-staged",
             title=f"communication of group {_groups(rows)} passes host memory: {_why(rows)}",
             saving_ns_per_step=gain,
-            basis=f"exposed time of these groups at {units.share(ATTAINED)} of their bound without staging",
+            basis=f"exposed time of these groups at {at} of their bound without staging",
             confidence=confidence,
             evidence=[*_edges(rows), *_bounds(result, rows), *flat, *copies],
             advice=_advice(rows),
@@ -54,11 +48,12 @@ def staged(result: Result) -> list[CollectiveRow]:
     return [r for r in result.collective_rows if r.host_staged]
 
 
-def saving(result: Result) -> int:
+def saving(result: Result, config: Config) -> int:
     """ns a rank and step that the staged groups would win without staging; 0 where no bound is known."""
     if not result.window_rows:
         return 0
-    total = sum(int(r.exposed_ns * (1 - min(1.0, (_share(r) or ATTAINED) / ATTAINED))) for r in staged(result))
+    healthy = config.attained_share
+    total = sum(int(r.exposed_ns * (1 - min(1.0, (_share(r) or healthy) / healthy))) for r in staged(result))
     return total // len(result.window_rows)
 
 
@@ -111,29 +106,30 @@ def _at_the_ceiling(rows: list[CollectiveRow], config: Config) -> list[str]:
     for r in rows:
         if r.busbw and (r.bytes or 0) >= config.busbw_min_bytes_inter:
             series[r.group, r.kind].append(r)
-    return [text for same in series.values() if (text := _flat_rate(same))]
+    return [text for same in series.values() if (text := _flat_rate(same, config))]
 
 
-def _flat_rate(same: list[CollectiveRow]) -> str:
+def _flat_rate(same: list[CollectiveRow], config: Config) -> str:
     rates = [r.busbw for r in same if r.busbw]
     pcie, free = same[0].pcie, same[0].unstaged_peak
     if len(rates) < 3 or pcie is None or free is None:
         return ""
     middle = sorted(rates)[len(rates) // 2]
-    flat = all(abs(rate - middle) <= _FLAT * middle for rate in rates)
-    if not flat or max(rates) > _AT_CEILING * pcie or free < _HIGHER * middle:
+    flat = all(abs(rate - middle) <= config.rate_flat_share * middle for rate in rates)
+    if not flat or max(rates) > config.rate_at_ceiling * pcie or free < config.rate_headroom * middle:
         return ""
     sizes = f"{len(rates)} sizes of {same[0].kind} {same[0].group}"
     return f"rate: {sizes} all near {middle:.3g} GB/s, PCIe allows {pcie:.3g}, the wire {free:.3g}"
 
 
-def _slow_copies(result: Result, rows: Iterable[CollectiveRow]) -> list[str]:
+def _slow_copies(result: Result, rows: Iterable[CollectiveRow], config: Config) -> list[str]:
     """E3: pinned copies far below the PCIe peak: a slot of the wrong width or generation, or far memory."""
     pcie = next((r.pcie for r in rows if r.pcie), None)
     return [
         f"copies: {c.direction} pinned at {c.rate:.3g} of {pcie:.3g} GB/s: slot width, generation or NUMA distance"
         for c in result.copies
-        if pcie and c.rate and c.mem == "pinned" and c.direction.startswith("pcie") and c.rate <= _SLOW_COPY * pcie
+        if pcie and c.rate and c.mem == "pinned" and c.direction.startswith("pcie")
+        if c.rate <= config.copy_slow_share * pcie
     ]
 
 

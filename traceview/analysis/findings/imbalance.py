@@ -7,9 +7,6 @@ from traceview.analysis.findings.common import matters, of_step, per_step, worst
 from traceview.config import Config
 from traceview.result import BlameRow, Finding, Result
 
-MOSTLY = 0.6
-"""share of the blame on one rank from which on it is not 'taking turns'"""
-
 
 def find(result: Result, config: Config) -> list[Finding]:
     """What balancing would give at best (METHODS h.1), beside the listed stragglers."""
@@ -22,7 +19,7 @@ def find(result: Result, config: Config) -> list[Finding]:
     saving = per_step(result, "comm_wait.nxn") * left // total
     if not matters(result, saving, config.finding_min_share):
         return []
-    title, advice = _words(result, rest, left)
+    title, advice = _words(result, rest, left, config)
     return [
         Finding(
             id="imbalance",
@@ -39,9 +36,9 @@ def find(result: Result, config: Config) -> list[Finding]:
     ]
 
 
-def _words(result: Result, rest: list[BlameRow], left: int) -> tuple[str, str]:
+def _words(result: Result, rest: list[BlameRow], left: int, config: Config) -> tuple[str, str]:
     first = rest[0]
-    if first.origin_blame_ns > MOSTLY * left:
+    if first.origin_blame_ns > config.one_rank_share * left:
         return (
             f"mostly for rank {first.rank}, on too little evidence to call it a straggler",
             f"Capture more steps (here {len(result.run.steps.used)}): chance and clock error cannot be excluded yet.",

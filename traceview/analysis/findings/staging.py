@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceview import units
-from traceview.analysis.findings.common import matters, of_step, per_step, worst
+from traceview.analysis.findings.common import matters, of_step, per_step, step_ns, worst
 from traceview.config import Config
 from traceview.result import Finding, Result
 
@@ -17,6 +17,8 @@ def find(result: Result, config: Config) -> list[Finding]:
         return []
     pageable = per_step(result, *PAGEABLE)
     evidence = [f"{units.time(saving)} a step, of it {units.time(pageable)} pageable"]
+    if saving >= config.staging_bound_share * step_ns(result):
+        evidence.append(f"the step is staging-bound: at least {units.share(config.staging_bound_share)} of it")
     evidence += [
         f"{c.direction} {c.mem}: {c.count} copies, {units.size(c.bytes)}"
         + (f", {c.rate:.3g} GB/s" if c.rate is not None else "")

@@ -40,12 +40,12 @@ def find(result: Result, config: Config) -> list[Finding]:
     total = max(sum(r.origin_blame_ns for r in rows) for rows in (result.blame, result.straggler_rows)) or 1
     wait = typical_wait(result)
     return [
-        _finding(result, who, rows, wait * sum(r.origin_blame_ns for r in rows) // total)
+        _finding(result, who, rows, wait * sum(r.origin_blame_ns for r in rows) // total, config)
         for who, rows in nodes.items()
     ]
 
 
-def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int) -> Finding:
+def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int, config: Config) -> Finding:
     first = rows[0]
     advice, owner = ADVICE[first.cause]
     ranks = units.ranks([r.rank for r in rows])
@@ -57,13 +57,14 @@ def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int) ->
         f"late in {first.late_steps} of {first.steps} steps{last}",
         *(part for part in first.explanation.split("; ") if part),
     ]
+    clear = first.slowdown is None or first.slowdown >= 1 + config.slower_share
     window = worst_of_rank(result, first.rank)
     return Finding(
         id=f"straggler-{first.rank}",
         title=f"{name} {what}; {others} other{'s' * (others != 1)} wait{'s' * (others == 1)}",
         saving_ns_per_step=min(saving, step_ns(result)),
         basis="the median rank's exposed wait that goes back to it: the gain if it becomes typical",
-        confidence="proved" if first.quality == "proved" else "likely",
+        confidence="proved" if first.quality == "proved" and clear else "likely",
         evidence=evidence,
         advice=advice,
         where=window,
