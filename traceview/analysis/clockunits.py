@@ -69,17 +69,18 @@ def _fit_component(fit: Fit, joint: Sample, fit_drift: bool | None, config: Conf
     count = np.bincount(node, minlength=len(units))
     drifting = _may_drift(count, span, fit_drift, config) & ~fit.gauge[units]
     extra = np.zeros(len(joint.rank), np.int64)
+    owned = np.split(np.argsort(node, kind="stable"), np.cumsum(count)[:-1])
     for attempt in range(3):
         p, x = _two_passes(fit, joint, (units, node, instance, s, drifting), extra)
         residual = clockfit.residuals(p.instance, p.y + p.model(x))
         fit.drift[units] = x[len(units) :] / span
-        if attempt == 2 or not _jumps(fit, joint, (units, node), residual, extra, config):
+        if attempt == 2 or not _jumps(fit, joint, (units, owned), residual, extra, config):
             break
     for i, u in enumerate(units.tolist()):
-        own = node == i
-        fit.used[u] = own.sum()
-        scale = clockfit.spread(residual[own]) if own.sum() > 4 else clockfit.spread(residual)
-        fit.sigma[u] = 0.0 if fit.gauge[u] else scale / np.sqrt(own.sum())
+        own = owned[i]
+        fit.used[u] = len(own)
+        scale = clockfit.spread(residual[own]) if len(own) > 4 else clockfit.spread(residual)
+        fit.sigma[u] = 0.0 if fit.gauge[u] else scale / np.sqrt(len(own))
 
 
 def _two_passes(
@@ -115,12 +116,14 @@ def _may_drift(count: Ints, span: Floats, fit_drift: bool | None, config: Config
     return out
 
 
-def _jumps(fit: Fit, joint: Sample, parts: tuple[Ints, Ints], residual: Floats, extra: Ints, config: Config) -> bool:
+def _jumps(
+    fit: Fit, joint: Sample, parts: tuple[Ints, list[Ints]], residual: Floats, extra: Ints, config: Config
+) -> bool:
     """Look for clocks that were stepped; ``extra`` gets what to add after the step. True if one was found."""
-    units, node = parts
+    units, owned = parts
     found = False
     for i, u in enumerate(units.tolist()):
-        own = np.flatnonzero(node == i)
+        own = owned[i]
         if fit.gauge[u]:
             continue
         jump = clockfit.find_jump(joint.end[own], residual[own], float(config.eta_min_ns))
