@@ -73,6 +73,8 @@ def test_cpu_only_with_gloo_says_what_is_missing(tmp_path: Path) -> None:
     result = analysed(TRACES / "torch/cpu_gloo_rank34of300.json.gz", tmp_path / "r.json")
     assert result.run.ranks == [34] and result.run.world_size == 300
     assert result.verdict.status == "cannot_tell" and "no GPU activity" in result.verdict.headline
+    assert result.metrics["goodput"].quality == "unavailable"
+    assert result.metrics["step_time_p95"].value == result.metrics["step_time_max"].value  # of four steps
 
 
 def test_a_trace_without_steps_says_how_it_was_cut(tmp_path: Path) -> None:

@@ -165,6 +165,16 @@ def test_no_group_facts_one_host():
     assert found.groups[0].level == "K4"
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_nobody_communicates_alone(told):
+    """One rank of a world of unknown size: its peers are missing, whatever it names its group."""
+    job = training(1, 3, 5, members=None, **({} if told else {"group": None}))
+    for key in ("members", "group_size") if told else ("group", "members", "group_size"):
+        job.columns[key] = [None] * len(job.columns["rank"])
+    table, step = job.table()
+    assert not match(table, step, None).full.any()
+
+
 def test_no_group_facts_and_no_overlap_is_unmatched():
     """Two pairs that reduce at different times are not one world."""
     job = Job()

@@ -274,12 +274,13 @@ def _finish(c: Columns, draft: _Draft, world: int | None, notes: list[str]) -> M
 
 
 def _sizes(c: Columns, lead: Ints, seen: Ints, world: int | None, level: Codes) -> Ints:
-    """Expected members per instance; 0 = unknown. An untold size is that of the fullest instance."""
+    """Expected members per instance; 0 = unknown. An untold size is that of the fullest instance, two at least."""
     group = c.group[lead]
     told = np.array([g.size if g.told else 0 for g in c.groups] + [0], np.int64)
     most = np.zeros(len(c.groups) + 1, np.int64)
     np.maximum.at(most, group, seen)
-    most = np.where(told > 0, told, np.maximum(most, [len(g.members) for g in c.groups] + [0]))
+    listed = np.array([len(g.members) for g in c.groups] + [0], np.int64)
+    most = np.where(told > 0, told, np.maximum(np.maximum(most, listed), 2))  # nobody communicates alone
     size = most[group]
     point, source, target = p2p.ends(c)
     pair = point[lead] & ((source[lead] >= 0) | (target[lead] >= 0))

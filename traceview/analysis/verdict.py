@@ -67,7 +67,7 @@ def judge(result: Result, config: Config) -> Verdict:
 
 def _coverage(result: Result) -> str:
     run = result.run
-    total = run.world_size or len(run.ranks)
+    total = run.world_size or "?"
     steps = len(run.steps.used) + len(run.steps.excluded)
     clocks = f"  clocks {result.clock.grade}{_clock_error(result)}" if len(run.ranks) > 1 else ""
     return f"ranks {len(run.ranks)}/{total}  steps {len(run.steps.used)} of {steps}{clocks}"

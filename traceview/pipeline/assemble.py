@@ -158,7 +158,7 @@ def _metrics(
     walls = sorted(s.wall_ns for s in steps)
     out: dict[str, Metric] = {}
     for name, q in (("step_time", 0.5), ("step_time_p95", 0.95), ("step_time_max", 1.0)):
-        value = float(np.quantile(walls, q, method="lower" if q < 1 else "higher")) if walls else None
+        value = float(np.quantile(walls, q, method="inverted_cdf")) if walls else None
         basis = "median over ranks of the device-step window, used steps"
         out[name] = Metric(value, "ns", len(walls), basis, quality if walls else "unavailable")
     busy = dict.fromkeys(
@@ -170,7 +170,11 @@ def _metrics(
     out["exposed_share"] = rows.ratio(exposed, wall, "exposed communication / wall", n)
     compute = leaves["compute"] + leaves["gpu_opaque"]
     out["compute_share"] = rows.ratio(compute, wall, "compute / wall", n)
-    out["goodput"] = _goodput(lanes, compute, leaves["gpu_opaque"], wall)
+    out["goodput"] = (
+        _goodput(lanes, compute, leaves["gpu_opaque"], wall)
+        if busy["busy"]
+        else Metric(None, "fraction", n, "no GPU activity was recorded", "unavailable")
+    )
     out["mfu"] = Metric(None, "fraction", n, "needs the model's FLOPs per token and the peak", "unavailable")
     return out
 
