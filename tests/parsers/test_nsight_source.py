@@ -27,6 +27,12 @@ WANTED = {"a": Kind.INT, "t": Kind.TEXT, "b": Kind.HEX, "f": Kind.FLOAT, "gone":
 ROWS = [{"a": 1, "t": None, "b": b"\x00\xff"}, {"a": None, "t": "é", "b": "00ff"}, {"a": 2**62, "t": "x", "b": None}]
 
 
+@pytest.fixture(autouse=True)
+def _tables_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bulk path, whatever the number of rows."""
+    monkeypatch.setattr(source_module, "SMALL", -1)
+
+
 def all_rows(path: Path, not_null: str = "") -> list[tuple[object, ...]]:
     source = open_source(path)
     lists = [[columns[n].tolist() for n in WANTED] for columns in source.batches("T", WANTED, not_null)]
@@ -41,6 +47,23 @@ def test_typed_nulls_blobs_and_absent_columns(tmp_path: Path) -> None:
     path = write_sqlite(tmp_path / "a.db", {"T": ROWS})
     assert all_rows(path) == EXPECTED
     assert all_rows(path, "t") == EXPECTED[1:]
+
+
+@pytest.mark.parametrize("small", [-1, 100])
+def test_text_in_a_column_of_numbers_is_null(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int) -> None:
+    monkeypatch.setattr(source_module, "SMALL", small)
+    path = write_sqlite(tmp_path / "a.db", {"T": [{"a": "x", "t": "y", "b": None}] * 3})
+    assert all_rows(path) == [(NULL, "y", "", 0.0, NULL)] * 3
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts the threads of the process")
+def test_small_tables_leave_no_threads_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "SMALL", 100)
+    path = write_sqlite(tmp_path / "a.db", {"T": ROWS})
+    before = len(list(Path("/proc/self/task").iterdir()))
+    for _ in range(5):
+        all_rows(path)
+    assert len(list(Path("/proc/self/task").iterdir())) <= before
 
 
 def test_without_connectorx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

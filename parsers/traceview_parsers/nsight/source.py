@@ -23,6 +23,8 @@ from traceview.errors import TraceviewError
 BATCH = 65_536
 _MAX_STRETCHES = 20_000
 _STDLIB_BATCH = 8_192
+SMALL = 20_000
+"""Rows up to which the standard library reads: each query of connectorx leaves three threads behind for good."""
 NULL = -(2**62)
 """NULL of an integer column; no id and no time of a report comes near."""
 
@@ -150,10 +152,11 @@ class SqliteSource:
             return
         select = ", ".join(f"{_AS_SQL[kind].format(_name(c))} AS {_name(c)}" for c, kind in present.items())
         tests = [f"{_name(not_null)} IS NOT NULL"] if not_null else []
+        small = self.count(table) <= SMALL
         for stretch in self._stretches(table):
             where = " AND ".join([*tests, *stretch])
             sql = f"SELECT {select} FROM {_name(table)}" + (f" WHERE {where}" if where else "")
-            for columns in self._select(table, sql, present):
+            for columns in self._stdlib(table, sql, present, 0) if small else self._select(table, sql, present):
                 rows = len(next(iter(columns.values())))
                 yield columns | {c: _fill(kind, rows) for c, kind in wanted.items() if c not in present}
 
@@ -226,6 +229,8 @@ def _connectorx(uri: str, sql: str) -> Any:
 
 
 def _plain(column: Any, kind: Kind) -> Any:
+    if kind is Kind.INT and not pa.types.is_integer(column.type):  # what was stored is no number
+        return _from_python(tuple(column.to_pylist()), kind)
     if kind is Kind.INT or kind is Kind.FLOAT:
         return column.to_numpy(zero_copy_only=False)
     return column
