@@ -90,7 +90,6 @@ def test_one_slow_rank_of_eight_owes_nearly_everything():
     assert book.direct[5] > 0.9 * book.total
     assert book.last_count[5] == book.instances[5] == 50
     assert book.direct.sum() == book.total
-    assert book.by({r: f"h{r // 4}" for r in range(8)})["h1"] == book.direct[4:].sum()
 
 
 jobs = st.lists(
@@ -113,7 +112,7 @@ def test_blame_sums_to_the_wait_and_follows_the_ranks(drawn, order):
     table, step = build(drawn, list(range(4)))
     book = ledger(table, step, 4)
     assert book.direct.sum() + book.unblamed == book.total == book.waited.sum()
-    assert book.last.sum() == book.direct.sum() == book.cell_ns.sum()
+    assert book.last.sum() == book.direct.sum()
     assert (book.direct >= 0).all()
     table, step = build(drawn, order)
     other = ledger(table, step, 4)

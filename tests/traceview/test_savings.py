@@ -1,11 +1,11 @@
-"""METHODS h.1 and e.7: savings in closed form."""
+"""METHODS h.1: savings in closed form."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from traceview.analysis.savings import imbalance_gain, no_straggler
+from traceview.analysis.savings import no_straggler
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,3 @@ def test_worked_examples(step, waits, want):
 def test_nobody_waits_and_nobody_there():
     assert no_straggler(45, np.zeros(0, np.int64)) is None
     assert no_straggler(45, np.zeros(3, np.int64)).best == 45
-
-
-def test_imbalance_is_measured_against_the_mean():
-    assert imbalance_gain(np.array([10, 10, 40])) == 20
-    assert imbalance_gain(np.zeros(0, np.int64)) is None

@@ -34,23 +34,10 @@ class Ledger:
     """instances (full, n x n) of the rank"""
     total: int
     unblamed: int
-    cell_class: Ints
-    """classes x steps x ranks with blame: group * len(COLL_KINDS) + kind"""
-    cell_step: Ints
-    cell_rank: Ints
-    cell_ns: Ints
     row_ns: Floats
     """per collectives row: direct blame of this arrival, before rounding"""
     row_at_least: Floats
     """the same of ``at_least``"""
-
-    def by(self, label: dict[int, str]) -> dict[str, int]:
-        """The ledger by host, stage, ...: ``label`` by rank; ranks without one are left out."""
-        out: dict[str, int] = {}
-        for rank, name in label.items():
-            if rank < len(self.direct):
-                out[name] = out.get(name, 0) + int(self.direct[rank])
-        return out
 
 
 def blame(
@@ -78,7 +65,7 @@ def blame(
     exposed = exposed.take(sure[exposed.instance])
     share = owed_by(found, exposed, len(c))
     low_share = owed_by(found, low, len(c)) if len(low.row) else np.broadcast_to(0.0, len(c))
-    cells = _round(c, found, share, step_of_row, exposed)
+    culprit, owed_ns = _round(c, found, share, step_of_row, exposed)
     last = _last(c, found, exposed, ranks)
     del exposed  # tens of bytes per row: not beside those of the inclusive figures
     ok = sure & (phases.sub[found.last] == NXN)
@@ -87,7 +74,7 @@ def blame(
     tail = c.rank[found.last]
     member = found.member & ok[found.number]
     return Ledger(
-        direct=_by_rank(cells[2], cells[3], ranks),
+        direct=_by_rank(culprit, owed_ns, ranks),
         inclusive=_inclusive(c, found, _every(c, matches, waited, sure, used), ranks),
         last=last,
         marginal=_by_rank(tail[ok], found.marginal[ok], ranks),
@@ -96,11 +83,7 @@ def blame(
         last_count=np.bincount(tail[ok & (found.waited > 0)], minlength=ranks).astype(np.int64),
         instances=np.bincount(c.rank[found.rows[member]], minlength=ranks).astype(np.int64),
         total=int(waiter.sum()),
-        unblamed=int(waiter.sum() - cells[3].sum()),
-        cell_class=cells[0],
-        cell_step=cells[1],
-        cell_rank=cells[2],
-        cell_ns=cells[3],
+        unblamed=int(waiter.sum() - owed_ns.sum()),
         row_ns=share,
         row_at_least=low_share,
     )
@@ -139,10 +122,8 @@ def owed_by(found: Instances, owed: Waiting, rows: int, weight: Floats | None = 
     return out
 
 
-def _round(
-    c: Columns, found: Instances, share: Floats, step_of_row: Ints, exposed: Waiting
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """(class, step, rank, ns) with blame; each (class, step) sums to its exposed waits exactly."""
+def _round(c: Columns, found: Instances, share: Floats, step_of_row: Ints, exposed: Waiting) -> tuple[Ints, Ints]:
+    """(rank, whole ns) with blame per class, step and rank; each (class, step) sums to its exposed waits exactly."""
     lead = found.rows[found.first[:-1]]
     step = step_of_row[lead]
     low = int(step.min(initial=0))
@@ -155,7 +136,7 @@ def _round(
     rows = found.rows[some]
     there, amount = sums(cell[found.number[some]] * ranks + c.rank[rows], share[rows], len(pair) * ranks)
     at = there // max(ranks, 1)
-    return pair[at] // span - len(KIND), pair[at] % span + low, there % max(ranks, 1), whole(amount, at, total)
+    return there % max(ranks, 1), whole(amount, at, total)
 
 
 def sums(key: Ints, amount: Floats, size: int) -> tuple[Ints, Floats]:

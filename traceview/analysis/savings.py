@@ -31,8 +31,3 @@ def no_straggler(step_ns: int, waits_ns: Ints) -> NoStraggler | None:
         rebalance=float(step_ns - ordered.mean()),
         best=float(step_ns - ordered[-1]),
     )
-
-
-def imbalance_gain(loads: Ints) -> float | None:
-    """What evening out loads (tokens or bytes of an expert all-to-all) can save: max - mean, not max - min."""
-    return float(loads.max() - loads.mean()) if len(loads) else None

@@ -7,8 +7,6 @@ from typing import Any
 
 import click
 
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
 
 def reading(function: Callable[..., Any]) -> Callable[..., Any]:
     """How files are read."""
