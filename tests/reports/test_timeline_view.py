@@ -128,6 +128,25 @@ def test_keys_zoom_pan_step_and_reset(plain, ready):
     assert page.evaluate(f"{VIEW}.state.step") == 2
 
 
+def test_the_list_of_keys_opens_from_anywhere_and_goes_away(plain, ready):
+    page = ready(plain)
+    keys = page.locator("#tv-tl-help")
+    page.keyboard.press("?")  # the focus is on the page, not on the canvas
+    assert keys.is_visible()
+    page.keyboard.press("Escape")
+    assert keys.is_hidden()
+    page.locator("#tv-tl-keys").click()
+    assert keys.is_visible()
+    page.keyboard.press("Escape")  # the focus is on the button
+    assert keys.is_hidden()
+    page.locator("#tv-tl-keys").click()
+    page.mouse.click(3, 3)
+    assert keys.is_hidden()
+    page.locator("#tv-tl-search").focus()
+    page.keyboard.press("?")
+    assert keys.is_hidden() and page.locator("#tv-tl-search").input_value() == "?"
+
+
 def test_events_are_selected_from_the_keyboard(plain, ready):
     page = ready(plain)
     page.locator("#tv-tl-canvas").focus()

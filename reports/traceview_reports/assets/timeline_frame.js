@@ -81,7 +81,7 @@ function paintGutter(visible) {
       g.font = "600 11px system-ui, sans-serif";
       clipText(`rank ${row.rank}`, 22, y, 70, ui.text);
       g.font = "11px system-ui, sans-serif";
-      const late = info.late > 0 && GUTTER > 200 ? `costs ${timeText(info.late)}` : "", space = g.measureText(late).width;
+      const late = info.late > 0 && GUTTER > 200 ? `costs others ${timeText(info.late)}` : "", space = g.measureText(late).width;
       clipText(info.host, 82, y, GUTTER - 92 - (late ? space + 8 : 0), ui.dim);
       if (late) {
         g.fillStyle = D.colors.fill[C.straggler];

@@ -341,6 +341,21 @@ function wireToolbar() {
   });
   $("table").addEventListener("toggle", fillTable);
   D.canvas.addEventListener("keydown", onKey);
+  wireHelp();
+}
+
+// The list of keys opens from anywhere but a text field, and goes away with Esc or a click beside it.
+function wireHelp() {
+  document.addEventListener("keydown", (e) => {
+    if (e.defaultPrevented || e.target.matches?.("input, select, textarea")) return;
+    if (e.key === "Escape" && !$("help").hidden) $("help").hidden = true;
+    else if (e.key === "?") KEYS["?"]();
+    else return;
+    e.preventDefault();
+  });
+  document.addEventListener("pointerdown", (e) => {
+    if (!$("help").contains(e.target) && !$("keys").contains(e.target)) $("help").hidden = true;
+  });
 }
 
 // #t=start-end&rank=23&step=41&sel=start, ns since the record began.
