@@ -74,6 +74,7 @@ def test_cpu_only_with_gloo_says_what_is_missing(tmp_path: Path) -> None:
     assert result.run.ranks == [34] and result.run.world_size == 300
     assert result.verdict.status == "cannot_tell" and "no GPU activity" in result.verdict.headline
     assert result.metrics["goodput"].quality == "unavailable"
+    assert sum(c.exposed_ns for c in result.collective_rows) == result.budget.leaves_ns["comm_host"]
     assert result.metrics["step_time_p95"].value == result.metrics["step_time_max"].value  # of four steps
 
 

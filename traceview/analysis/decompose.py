@@ -210,6 +210,15 @@ def _exposed(lane: _Lane, segments: Segments, used: Spans, rows: int) -> Ints:
     return out
 
 
+def exposed_host(segments: Segments, used: Spans, start: Ints, end: Ints) -> Ints:
+    """Per host collective [start, end): exclusive time exposed in the used windows; shared as in ``_exposed``."""
+    out = np.zeros(len(start), np.int64)
+    s, e, row = owners(start, end)
+    who, _, s, e = crossings(s, e, phase_spans(segments, CODE["comm_host"]))
+    np.add.at(out, row[who], used.within(s, e))
+    return out
+
+
 # Which host kinds name an idle cause.
 _NAMED: dict[str, tuple[str, ...]] = {
     "idle_data": ("data",),

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from traceview.analysis import kernels, launches, memory, steps, windows
-from traceview.analysis.decompose import RankRecord, decompose, op_phases
+from traceview.analysis.decompose import RankRecord, decompose, exposed_host, op_phases
+from traceview.analysis.intervals import Spans, union
 from traceview.analysis.ops import NONE, Ops
-from traceview.analysis.types import Ints, Marks, WaitPieces
+from traceview.analysis.types import Decomposition, Ints, Marks, WaitPieces
 from traceview.pipeline import rows
 from traceview.pipeline.values import Across, Frame, Lanes, StudyOptions
 from traceview.run import Run
@@ -90,11 +91,9 @@ def _rank(run: Run, rank: int, base: Frame, across: Across, how: StudyOptions, o
         out.lanes.append(lane)
         out.windows += rows.windows_of(lane, base.windows)
         out.pieces.append(_used_pieces(lane.waits, base.marks))
-        out.exposed_of_row[first : first + len(op)] += (
-            np.where(op >= 0, lane.exposed[op], 0) if len(lane.exposed) else 0
-        )
         used = lane.window[base.windows.used[lane.window]]
         begin, end = base.windows.start[used], base.windows.end[used]
+        out.exposed_of_row[first : first + len(op)] += _exposed_rows(lane, own, op, union(begin, end))
         step = kernels.step_of(starts, begin, end, base.windows.step[used])
         step[to_numpy(gpu["device"]) != lane.device] = -1
         out.kernels.append(kernels.sums(gpu, step, rank))
@@ -104,6 +103,15 @@ def _rank(run: Run, rank: int, base: Frame, across: Across, how: StudyOptions, o
         for name, ns in lane.companions.items():
             out.companions[name] = out.companions.get(name, 0) + int(ns[keep].sum())
     out.memory += memory.rows(run.table(COUNTERS, rank), rank)
+
+
+def _exposed_rows(lane: Decomposition, own: Any, op: Ints, used: Spans) -> Ints:
+    """Exposed ns of each collective of a rank: of its GPU operation, or of its time on the host."""
+    exposed = np.where(op >= 0, lane.exposed[op], 0) if len(lane.exposed) else np.zeros(len(op), np.int64)
+    host = np.flatnonzero(op < 0)
+    start, end = (own[c].to_numpy()[host] for c in ("start", "end"))
+    exposed[host] = exposed_host(lane.segments, used, start, end)
+    return exposed
 
 
 def _used_pieces(pieces: WaitPieces, marks: Marks) -> WaitPieces:
