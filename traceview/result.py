@@ -149,6 +149,8 @@ class CollectiveRow(msgspec.Struct):
     """the NCCL log says that the data passes host memory; None = no log"""
     unstaged_peak: float | None = None
     """the bound if it did not"""
+    members: str = ""
+    """ranks of the group as ranges, empty if they are not told"""
     peers_ratio: float | None = None
     """busbw over the median of the other groups of the same class; None with fewer than three groups"""
     pcie: float | None = None

@@ -7,7 +7,7 @@ import pytest
 from traceview.analysis.findings import find_all
 from traceview.analysis.verdict import judge
 from traceview.config import DEFAULT
-from traceview.result import BlameRow, IdleRow, Result, StragglerRow, Verdict
+from traceview.result import BlameRow, CollectiveRow, IdleRow, Result, StragglerRow, Verdict
 
 from .results import MS, result, window
 
@@ -179,3 +179,27 @@ def test_a_cut_trace_is_the_reason_for_what_is_unresolved() -> None:
 def test_a_small_unknown_is_an_upper_bound_of_what_is_ruled_out() -> None:
     value = result([window(r, k, compute=75, idle_host=22, comm_unresolved=3) for r in range(4) for k in range(5)], 8)
     assert judged(value).rule_outs == "straggler ≤ 3.0 % | network ≤ 3.0 % | input 0.0 % | copies 0.0 %"
+
+
+def across(group: str, members: str, ratio: float) -> CollectiveRow:
+    return CollectiveRow(
+        group, "allreduce", "64-128 MiB", 10, 10, 0, 0, 200 * MS, busbw=50 * ratio, members=members, peers_ratio=ratio
+    )
+
+
+def test_a_host_that_is_slow_in_every_group_that_crosses_it_is_named() -> None:
+    value = result([window(r, k, compute=90, comm_transfer__nxn=10) for r in range(16) for k in range(3)])
+    value.run.hosts = {f"node-{h}": [4 * h, 4 * h + 1, 4 * h + 2, 4 * h + 3] for h in range(4)}
+    value.collective_rows = [
+        across("a", "0,4", 0.5),
+        across("b", "1,8", 0.6),
+        across("c", "5,9", 1.0),
+        across("d", "10,12", 1.0),
+        across("e", "6,13", 1.1),
+    ]
+    judged(value)
+    (found,) = (f for f in value.findings if f.id.startswith("grey"))
+    assert found.id == "grey-failure-node-0" and "all 2 groups that cross node-0" in found.title
+    value.collective_rows[1].peers_ratio = 1.0  # now group a alone is slow: it may be either of its hosts
+    judged(value)
+    assert not [f for f in value.findings if f.id.startswith("grey")]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from traceview import units
 from traceview.analysis import bounds
 from traceview.analysis.bounds import Links
 from traceview.analysis.tiers import Layout, Placement
@@ -164,6 +165,7 @@ def _row(c: _Class, timing: Timing, fabric: Fabric, config: Config) -> Collectiv
         exposed_ns=int(timing.exposed_row[c.rows].sum()),
         group_size=c.group_size or len(c.members) or None,
         bytes=c.size or None,
+        members=units.ranks(list(c.members)),
         tier=fabric.placement.tier(c.members) if c.members else "unknown",
     )
     factor = bounds.bus_factor(c.kind, row.group_size or 0)
