@@ -73,7 +73,6 @@ class PartMeta(msgspec.Struct):
     backend: str | None = None
     groups: dict[str, str] = {}
     """Process groups of the metadata: name -> members as ranges."""
-    has_host_events: bool = False
     rows: dict[str, int] = {}
 
 

@@ -111,7 +111,7 @@ def _sort(found: Found, path: Path, named: bool) -> None:
         found.inputs.append(Input(path, reader, _size(path)))
         return
     why = unusable.reason(head, path)
-    if named or (why and unusable.worth_telling(head, path)):
+    if named or (why and unusable.worth_telling(path)):
         what = why or "is of no known format; `traceview inspect` lists what can be read"
         found.unread.append(_unread(path, f"{path}: {what}"))
     else:

@@ -38,6 +38,6 @@ def reason(head: bytes, path: Path) -> str | None:
     return "is named like a trace, but is of no known format: damaged?" if _TRACE_NAME.search(path.name) else None
 
 
-def worth_telling(head: bytes, path: Path) -> bool:
+def worth_telling(path: Path) -> bool:
     """Whether an unusable file met in a folder may have been meant as a trace (READMEs and scripts are not)."""
     return path.suffix in _BY_SUFFIX or bool(_TRACE_LIKE.search(path.name))

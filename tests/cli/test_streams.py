@@ -19,11 +19,17 @@ def test_what_the_encoding_does_not_hold_is_replaced() -> None:
 
 
 def test_the_whole_report_in_a_windows_code_page() -> None:
-    stream = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="cp1252")
     tolerant(stream)
-    stream.write(terminal.render(ALL["everything_wrong"](), width=80, verbose=True))
+    text = terminal.render(ALL["everything_wrong"](), width=80, verbose=True)
+    stream.write(text)
     stream.flush()
+    assert len(raw.getvalue().decode("cp1252").split("\n")) == len(text.split("\n"))
 
 
 def test_a_stream_that_cannot_be_told_is_left_alone() -> None:
-    tolerant(io.StringIO())
+    stream = io.StringIO()
+    tolerant(stream)
+    stream.write("µ")
+    assert stream.getvalue() == "µ"

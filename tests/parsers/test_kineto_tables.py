@@ -382,7 +382,6 @@ def test_metadata(read: Read) -> None:
     assert (meta.rank, meta.world_size, meta.backend, meta.host) == (2, 8, "nccl", "node-7")
     assert (meta.devices, meta.device_name, meta.vendor) == ([3, 0], "NVIDIA H100 80GB HBM3", "NVIDIA")
     assert meta.source.facts["with_stack"] == "1" and meta.source.schema_class == "D2"
-    assert not meta.has_host_events
 
 
 def test_no_activity_is_one_clear_line(read: Read) -> None:

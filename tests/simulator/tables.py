@@ -27,7 +27,6 @@ def as_run(sim: Sim, folder: Path) -> Run:
             cover_start=cap.start,
             cover_end=cap.end,
             groups={g.name: as_ranges(list(g.members)) for g in sim.groups[cap.rank].values()},
-            has_host_events=True,
         )
         parts[cap.rank] = write_part(folder / f"rank{cap.rank}", meta, tables(sim, cap))
     return Run("simulated", parts, world_size=sim.job.ranks)

@@ -24,7 +24,7 @@ def story(tables: Mapping[str, Any]) -> list[str]:
     return [
         *_machine(procs),
         *_communicators(procs, comms, edges),
-        *_staged(procs, comms, edges),
+        *_staged(procs, edges),
         *_start(procs, comms),
         *_volumes(procs, comms, tables["nccl_calls"]),
         *[f"Hosts differ: {d.text}" for d in differences(procs)],
@@ -146,7 +146,7 @@ def _wire(edge: Row) -> str:
     return f"{edge['via']} {'with' if edge['gdr'] else 'without'} GPUDirect"
 
 
-def _staged(procs: list[Row], comms: list[Row], edges: list[Row]) -> list[str]:
+def _staged(procs: list[Row], edges: list[Row]) -> list[str]:
     """Edges that pass host memory, and why as far as the log says."""
     staged = [e for e in edges if e["host_staged"]]
     if not staged:

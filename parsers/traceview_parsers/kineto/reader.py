@@ -264,7 +264,6 @@ class _Finish:
 
     def _host_ranges(self) -> Iterator[Any]:
         self._host, table = self._c.host.finish(self._base)
-        self.part.has_host_events = table.num_rows > 0
         yield table
 
     def _step_marks(self) -> Iterator[Any]:

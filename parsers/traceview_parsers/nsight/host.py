@@ -45,12 +45,12 @@ class HostReader:
         for columns in self._source.batches(RUNTIME, _CALL | {"correlationId": Kind.INT}):
             self._calls(columns, tick)
         for columns in self._source.batches(OSRT, _CALL):
-            self.spill(columns, *self._named(columns["nameId"], "runtime"))
+            self.spill(columns, *self._named(columns["nameId"]))
             tick(len(columns["start"]))
         for table in OVERHEAD:
             kind = HOST_KINDS.index("overhead")
             for columns in self._source.batches(table, _CALL):
-                name, _ = self._named(columns["nameId"], "overhead")
+                name, _ = self._named(columns["nameId"])
                 self.spill(columns, name, np.full(len(name), kind, np.int8))
 
     def _blocking(self, tick: Tick) -> None:
@@ -62,7 +62,7 @@ class HostReader:
             tick(len(blocks))
 
     def _calls(self, columns: Columns, tick: Tick) -> None:
-        name, kind = self._named(columns["nameId"], "runtime")
+        name, kind = self._named(columns["nameId"])
         ids, start, thread = columns["correlationId"], columns["start"], columns["globalTid"] & TID
         end = np.maximum(columns["end"], start)
         sync = HOST_KINDS.index("sync")
@@ -76,7 +76,7 @@ class HostReader:
         self.spill(columns, name, kind)
         tick(len(start))
 
-    def _named(self, ids: Any, plain: str) -> tuple[Any, Any]:
+    def _named(self, ids: Any) -> tuple[Any, Any]:
         """Name codes without version suffixes, and kinds."""
         code = self._names.of_ids(ids)
         own, kinds, at = self._plain.tolist(), self._kinds.tolist(), len(self._plain)

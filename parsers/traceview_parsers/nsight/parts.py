@@ -36,14 +36,13 @@ class PartWriter:
     def write(self, folder: Path, process: Process, meta: PartMeta, more: dict[str, Any]) -> Part:
         """The part of a process; ``more`` holds tables made elsewhere and ``calls``, ``members`` for collectives."""
         rows = CommRows()
-        devices: Counter[int] = Counter()
         calls: Calls | None = more.pop("calls")
         members = more.pop("members")
         part = write_part(
             folder,
             meta,
             {
-                "gpu_ops": self._gpu(process, rows, devices, meta.source),
+                "gpu_ops": self._gpu(process, rows, meta.source),
                 "host_ranges": self._host(process),
                 "step_marks": self._marks(process),
                 "collectives": self._collectives(process, rows, calls, members),
@@ -52,7 +51,7 @@ class PartWriter:
         )
         return part
 
-    def _gpu(self, process: Process, rows: CommRows, devices: Counter[int], source: SourceMeta) -> Iterator[Any]:
+    def _gpu(self, process: Process, rows: CommRows, source: SourceMeta) -> Iterator[Any]:
         words, remap = used_dictionary(self.names, sorted(process.gpu_names))
         fused = np.array([kernel(w).fused_comm for w in words.to_pylist()], np.bool_)
         configs = pa.array(self.configs, pa.string())

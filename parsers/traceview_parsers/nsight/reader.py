@@ -152,7 +152,6 @@ class ReportReader:
             vendor="NVIDIA",
             cover_start=None if process.first is None else process.first + report.epoch,
             cover_end=None if process.last is None else process.last + report.epoch,
-            has_host_events=process.host.rows > 0,
         )
 
     def _facts(self) -> dict[str, str]:

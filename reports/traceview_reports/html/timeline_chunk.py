@@ -14,7 +14,6 @@ from traceview_reports.html.timeline_lanes import (
     CommFacts,
     Events,
     FactTable,
-    Lane,
     Names,
     comm_facts,
     events_of,
@@ -73,7 +72,7 @@ class Shared:
     facts: FactTable
 
 
-def _comm_columns(events: Events, comm: CommFacts, rows: Ints, lanes: list[Lane]) -> dict[str, Ints]:
+def _comm_columns(events: Events, comm: CommFacts, rows: Ints) -> dict[str, Ints]:
     at = events.comm[rows]
     known = at >= 0
 
@@ -149,7 +148,7 @@ def build_chunk(run: Run, detail: Detail, rank: int, chosen: Bools, shared: Shar
     n_gpu = sum(len(x.rows) for x in lanes if not x.key.startswith("host."))
     streams, stream = np.unique(events.stream[rows[:n_gpu]], return_inverse=True)
     of_gpu = _gpu_columns(events, rows[:n_gpu], stream.astype(np.int64))
-    of_comm = _comm_columns(events, comm, rows[:n_comm], lanes)
+    of_comm = _comm_columns(events, comm, rows[:n_comm])
     of_gpu["bytes"][:n_comm] = of_comm.pop("bytes")
     of_event = {
         "gap": gap,
