@@ -56,3 +56,12 @@ def test_an_event_of_megabytes_that_is_broken_is_left_out(tmp_path: Path, write:
     )
     run = open_run([path], cache=False)
     assert len(run.table(GPU_OPS, 0)) == 1 and run.parts[0].meta.source.quarantined == 1
+
+
+@pytest.mark.parametrize("members", [[0, 10**12], [-1, 0], "0, 999999999999"])
+def test_members_that_no_job_has_are_not_told(write: Write, members: Any) -> None:
+    path = write("t.json", 0, 2)
+    document = json.loads(path.read_bytes())
+    document["distributedInfo"]["pg_config"] = [{"pg_name": "0", "ranks": members}, {"pg_name": "1", "ranks": [0, 1]}]
+    path.write_text(json.dumps(document))
+    assert open_run([path], cache=False).parts[0].meta.groups == {"1": "0-1"}

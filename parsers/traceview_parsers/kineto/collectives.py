@@ -228,7 +228,7 @@ def _members(facts: _Facts, key: tuple[int, ...], groups: dict[str, str]) -> str
     ranks, first, stride, size, group = key
     text = facts.text["ranks"][ranks].strip("[] ")
     if text and "..." not in text:
-        return as_ranges([int(r) for r in text.split(",") if r.strip().isdigit()])
+        return as_ranges([int(r) for r in text.split(",") if r.strip().isdecimal() and len(r.strip()) < 7])
     if first >= 0 and stride > 0 and size > 0:
         return as_ranges(list(range(first, first + stride * size, stride)))
     return groups.get(facts.text["group"][group], only_members(groups))

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from traceview.run import PartMeta, SourceMeta
+from traceview.run import MOST_RANKS, PartMeta, SourceMeta
 from traceview.units import ranks as as_ranges
 from traceview_parsers.kineto.events import BAD, MAX_US
 from traceview_parsers.kineto.repair import repairs
@@ -138,7 +138,7 @@ def _groups(config: Any) -> dict[str, str]:
         members = group.get("ranks")
         if isinstance(members, str) and "..." not in members:
             members = [_whole(r) for r in members.strip("[] ").split(",")]
-        if isinstance(members, list) and members and all(isinstance(r, int) for r in members):
+        if isinstance(members, list) and members and all(isinstance(r, int) and 0 <= r < MOST_RANKS for r in members):
             out.setdefault(str(group.get("pg_name", "")), as_ranges(members))
     return out
 
