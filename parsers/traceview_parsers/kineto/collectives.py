@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from traceview.run import parse_members
+from traceview.run import MOST_RANKS, parse_members
 from traceview.schema import COLL_FACTS, COLL_KINDS, COLLECTIVES
 from traceview.schema.arrays import from_numpy, to_numpy
 from traceview.units import ranks as as_ranges
@@ -229,7 +229,7 @@ def _members(facts: _Facts, key: tuple[int, ...], groups: dict[str, str]) -> str
     text = facts.text["ranks"][ranks].strip("[] ")
     if text and "..." not in text:
         return as_ranges([int(r) for r in text.split(",") if r.strip().isdecimal() and len(r.strip()) < 7])
-    if first >= 0 and stride > 0 and size > 0:
+    if first >= 0 and stride > 0 and size > 0 and first + stride * size <= MOST_RANKS:
         return as_ranges(list(range(first, first + stride * size, stride)))
     return groups.get(facts.text["group"][group], only_members(groups))
 
