@@ -293,6 +293,7 @@ class RankRow(msgspec.Struct):
     leaves_ns: dict[str, int]
     sub_ns: dict[str, int]
     late_ns: int = 0
+    """sum of the lateness of its steps, as in the windows"""
     truncated: bool = False
 
 

@@ -65,6 +65,8 @@ def test_the_keys_mean_what_they_say(document: Any) -> None:
     assert list(budget["shares"]) == list(GROUPS)
     assert math.isclose(sum(budget["shares"].values()), 1)
     assert {w["rank"] for w in windows} == set(document["run"]["ranks"])
+    for row in document["ranks"]:
+        assert row["late_ns"] == sum(w["late_ns"] for w in windows if w["rank"] == row["rank"])
     assert {w["step"] for w in windows} == set(document["run"]["steps"]["used"])
     assert sorted(r for ranks in document["run"]["hosts"].values() for r in ranks) == document["run"]["ranks"]
     assert [(s["rank"], s["kind"], s["cause"]) for s in document["stragglers"]] == [

@@ -77,9 +77,7 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
     lanes.launchers.name(result.kernels)
     result.metrics |= _without_waits(result)
     result.metrics["straggler_wait_at_least"] = _wait_at_least(base, across, lanes, result)
-    _lateness(result)
-    for window in result.window_rows:
-        window.late_ns = blamed.found.late_ns.get((window.rank, window.step))
+    _lateness(result, blamed.found.late_ns)
     result.findings = find_all(result, config)
     result.verdict = judge(result, config)
     return result
@@ -104,13 +102,15 @@ def _without_waits(result: Result) -> dict[str, Metric]:
     return {name: Metric(value, "ns", len(waits), basis, "estimated") for name, value, basis in ends}
 
 
-def _lateness(result: Result) -> None:
-    """Lateness of each rank: what it came after the median member, summed over the collectives of the used steps."""
-    late: Counter[int] = Counter()
-    for row in result.arrivals:
-        late[row.rank] += row.mean_late_ns * row.n
-    for rank in result.rank_rows:
-        rank.late_ns = late[rank.rank]
+def _lateness(result: Result, late_ns: dict[tuple[int, int], int]) -> None:
+    """Lateness of METHODS e.7 by (rank, step), to the windows and, over the used steps, to the ranks."""
+    whole: Counter[int] = Counter()
+    for (rank, _), ns in late_ns.items():
+        whole[rank] += ns
+    for window in result.window_rows:
+        window.late_ns = late_ns.get((window.rank, window.step))
+    for row in result.rank_rows:
+        row.late_ns = whole[row.rank]
 
 
 def _run_info(run: Run, base: Frame, metas: dict[int, PartMeta]) -> RunInfo:
