@@ -146,5 +146,5 @@ def _steps(result: Result) -> Tile:
 
     p50 = pick("step_time", (len(walls) - 1) // 2)
     p95, longest = pick("step_time_p95", -(-95 * len(walls) // 100) - 1), pick("step_time_max", len(walls) - 1)
-    note = f"p95 {units.time(p95)} · max {units.time(longest)} · {len(walls):,} steps"
+    note = f"p95 {units.time(p95)} · max {units.time(longest)} · {len(walls):,} step{'s' * (len(walls) != 1)}"
     return Tile("step time, median", units.time(p50), note, "step_time")

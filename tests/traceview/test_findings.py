@@ -203,3 +203,10 @@ def test_a_host_that_is_slow_in_every_group_that_crosses_it_is_named() -> None:
     value.collective_rows[1].peers_ratio = 1.0  # now group a alone is slow: it may be either of its hosts
     judged(value)
     assert not [f for f in value.findings if f.id.startswith("grey")]
+
+
+def test_a_record_without_steps_has_no_step_time() -> None:
+    value = result([window(0, 0, compute=50, idle_host=50)])
+    value.run.steps.source = "all"
+    verdict = judged(value)
+    assert verdict.slow == "100 ms recorded, no steps found" and "no steps" in verdict.coverage

@@ -68,9 +68,10 @@ def judge(result: Result, config: Config) -> Verdict:
 def _coverage(result: Result) -> str:
     run = result.run
     total = run.world_size or "?"
-    steps = len(run.steps.used) + len(run.steps.excluded)
+    used, steps = len(run.steps.used), len(run.steps.used) + len(run.steps.excluded)
+    told = "no steps" if run.steps.source == "all" else f"steps {used} of {steps}"
     clocks = f"  clocks {result.clock.grade}{_clock_error(result)}" if len(run.ranks) > 1 else ""
-    return f"ranks {len(run.ranks)}/{total}  steps {len(run.steps.used)} of {steps}{clocks}"
+    return f"ranks {len(run.ranks)}/{total}  {told}{clocks}"
 
 
 def _clock_error(result: Result) -> str:

@@ -16,14 +16,30 @@ from traceview_reports.html.blocks import Chart, Section, grid
 _RECORD_MFU = "It needs the FLOPs of a token and the dense peak of the GPU; a trace holds neither."
 
 
+_STEPS_FROM = {
+    "profiler_step": "the profiler's step marks",
+    "range": "ranges that count",
+    "optimizer": "the optimizer",
+    "period": "the period of the GPU operations (a guess)",
+}
+
+
+def _found(result: Result) -> str:
+    """How many steps are used and what told them."""
+    steps, n = result.run.steps, len(result.run.steps.used)
+    if steps.source == "all":
+        return "No steps were found: the whole record stands for one."
+    told = _STEPS_FROM.get(steps.source, steps.source.replace("_", " "))
+    return f"{n:,} step{'s' * (n != 1)} used, found by {told}."
+
+
 def before_timeline(result: Result, env: Environment, charts: dict[str, Chart]) -> list[Section]:
     """From the steps to the device memory."""
     return [
         Section(
             "steps",
             "Steps",
-            f"{len(result.run.steps.used):,} steps used, found by {result.run.steps.source.replace('_', ' ')}. "
-            "Step time is the median over ranks; colours are the groups of the bar.",
+            f"{_found(result)} Step time is the median over ranks; colours are the groups of the bar.",
             _some(charts, "steps"),
             [grid(stragglers.slow_steps(result)), grid(views.steps(result), 30, stack=True)],
             nav="Steps",
