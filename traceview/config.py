@@ -30,6 +30,7 @@ class Config:
     overlap_bad: float = 0.5
     overlap_good: float = 0.95
     max_slip: int = 3
+    calls_agree: float = 0.8  # c: share of the calls in a log that a trace repeats, if both are of one communicator
     # d clocks
     eta_min_ns: int = 20 * US
     eta_min_instances: int = 5  # d.1: collectives before a rank's own deviation is judged
@@ -65,6 +66,7 @@ class Config:
     efficiency_healthy: float = 0.7
     efficiency_degraded: float = 0.4
     attained_share: float = 0.8  # f.3: share of a bound that a healthy path reaches
+    pcie_attained_share: float = 0.8  # f.3: share of the transfer rate that copies reach
     over_bound: float = 1.02  # f.3: a rate above the bound by more was made by another algorithm or machine
     copy_min_bytes: int = 1_000_000
     copy_slow_share: float = 0.6  # f.4 E3: pinned copies at or below this share of PCIe
@@ -76,6 +78,7 @@ class Config:
     finding_min_share: float = 0.02  # a finding that saves less than this share of the step is not shown
     healthy_max_unknown: float = 0.05  # a run of which more is unknown is not called healthy
     rule_out_max_share: float = 0.05  # a suspect that may hold more of the step is not ruled out
+    estimate_min_collectives: int = 3  # k.3: fewer of a class have no fastest to compare with
     heavy_unclassified_share: float = 0.01
     transient_step_mads: float = 5.0
     one_rank_share: float = 0.6  # with more of the blame on one rank it is not "taking turns"

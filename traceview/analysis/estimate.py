@@ -12,13 +12,13 @@ from typing import Any
 import polars as pl
 
 from traceview.analysis.types import UNRESOLVED, Bools, Ints, Phases
+from traceview.config import DEFAULT, Config
 from traceview.schema.arrays import to_numpy
 
-LEAST = 3
-"""collectives of a class; fewer have no smallest to compare with"""
 
-
-def waiting_at_least(collectives: Any, phases: Phases, exposed: Ints, used: Bools) -> tuple[int, int]:
+def waiting_at_least(
+    collectives: Any, phases: Phases, exposed: Ints, used: Bools, config: Config = DEFAULT
+) -> tuple[int, int]:
     """(ns of exposed unresolved communication beyond the smallest of its class, number of collectives compared).
 
     A class is (rank, group, kind, size). ``exposed``: ns per row; ``used``: rows of used steps.
@@ -36,7 +36,8 @@ def waiting_at_least(collectives: Any, phases: Phases, exposed: Ints, used: Bool
         }
     ).filter(pl.col("open"))
     keys = ["rank", "group", "kind", "bytes", "name"]
-    rows = rows.with_columns(least=pl.col("ns").min().over(keys), n=pl.len().over(keys)).filter(pl.col("n") >= LEAST)
+    rows = rows.with_columns(least=pl.col("ns").min().over(keys), n=pl.len().over(keys))
+    rows = rows.filter(pl.col("n") >= config.estimate_min_collectives)
     above = (pl.col("exposed") - pl.col("least")).clip(lower_bound=0).sum()
     found = rows.select(above=above, n=pl.len())
     return int(found["above"][0] or 0), int(found["n"][0])

@@ -18,28 +18,31 @@ from traceview.analysis.callalign import Signature
 from traceview.analysis.join import Comm, Joined, Members, Trace, join, logged
 from traceview.analysis.peaks import Peaks
 from traceview.analysis.tiers import Place, Placement
+from traceview.config import DEFAULT, Config
 from traceview.run import Run, parse_members
 from traceview.schema.nccl import NCCL_BENCH, NCCL_LINKS
 
-_PCIE_ATTAINED = 0.8
-"""Share of the transfer rate that copies reach (METHODS f.3)."""
 _PCIE_PATHS = ("PIX", "PXB", "PHB", "SYS", "NODE")
 
 
 def fabric(
-    run: Run, collectives: Any, peaks: Peaks, places: Mapping[str, Place] | None = None
+    run: Run,
+    collectives: Any,
+    peaks: Peaks,
+    places: Mapping[str, Place] | None = None,
+    config: Config = DEFAULT,
 ) -> tuple[Fabric, Joined | None]:
     """Fabric of a run with what its NCCL logs add; the second value is the join, for the topology story.
 
     ``collectives``: the run's concatenated collectives table.
     """
-    joined = join(run, _trace(run, collectives))
+    joined = join(run, _trace(run, collectives), config)
     hosts = {r: _host(run, r, joined) for r in run.ranks}
     placement = Placement(hosts, _domains(joined, hosts), _pcie_hosts(joined, hosts), places or {})
     per_host: dict[str, int] = defaultdict(int)
     for host in hosts.values():
         per_host[host] += 1
-    by_rank, by_ordinal = _slots(run)
+    by_rank, by_ordinal = _slots(run, config.pcie_attained_share)
     links = {}
     for r in run.ranks:
         ordinal = str(run.parts[r].meta.devices[0]) if run.parts[r].meta.devices else ""
@@ -159,7 +162,7 @@ def _usual_nics(joined: Joined) -> float | None:
     return told.most_common(1)[0][0] if told else None
 
 
-def _slots(run: Run) -> tuple[dict[int, _Slot], dict[str, _Slot]]:
+def _slots(run: Run, attained: float) -> tuple[dict[int, _Slot], dict[str, _Slot]]:
     """GPUs of the topology files by rank and by CUDA ordinal; with several files only by rank."""
     files = [t for p in run.logs if len(t := p.table(NCCL_LINKS))]
     by_rank: dict[int, _Slot] = {}
@@ -173,7 +176,7 @@ def _slots(run: Run) -> tuple[dict[int, _Slot], dict[str, _Slot]]:
         for r in rows:
             links[r["name"]] += (r["links"] or 0) if r["device"] == "nvlink" else 0
         for r in (r for r in rows if r["device"] == "gpu"):
-            pcie = r["pcie_gts"] * r["pcie_width"] / 8 * _PCIE_ATTAINED if r["pcie_gts"] and r["pcie_width"] else None
+            pcie = r["pcie_gts"] * r["pcie_width"] / 8 * attained if r["pcie_gts"] and r["pcie_width"] else None
             shared = (r["switches"] or "").split(",")[0] in roots
             slot = _Slot(pcie, links[r["name"]], shared, sum(speeds) or None, min(speeds, default=None))
             by_ordinal[r["name"]] = slot

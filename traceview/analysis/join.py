@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from traceview.analysis.bandwidth import Logged
 from traceview.analysis.callalign import Signature, align
 from traceview.analysis.topology import merged
+from traceview.config import DEFAULT, Config
 from traceview.run import Run
 from traceview.schema.nccl import NCCL_CALLS, NCCL_COMMS, NCCL_EDGES, NCCL_PROCS, NCCL_TUNING
 
@@ -33,7 +34,6 @@ _KIND = {
 }
 _PER_RANK = ("AllGather", "ReduceScatter", "AlltoAll", "Gather", "Scatter")
 _SHOWN = 6
-_AGREE = 0.8
 _CALLS = 500_000
 
 
@@ -98,7 +98,7 @@ class Joined:
     notes: list[str] = field(default_factory=list)
 
 
-def join(run: Run, trace: Trace) -> Joined | None:
+def join(run: Run, trace: Trace, config: Config = DEFAULT) -> Joined | None:
     """Join the logs of a run with its traces; None without a log."""
     if not run.logs:
         return None
@@ -110,7 +110,8 @@ def join(run: Run, trace: Trace) -> Joined | None:
     _add_edges(comms, rows, run.log_tables(NCCL_EDGES))
     groups = _groups(comms, trace)
     if trace.calls is not None:
-        groups = {g: _by_calls(g, found, run, trace.calls, rank_of) for g, found in groups.items()}
+        least = config.calls_agree
+        groups = {g: _by_calls(g, found, run, trace.calls, rank_of, least) for g, found in groups.items()}
     owner = {r["instance"]: r["proc"] for r in rows}
     procs_of: dict[int, list[Row]] = defaultdict(list)
     for name, rank in sorted({(owner[i], r) for i, r in rank_of.items()}):
@@ -211,6 +212,7 @@ def _by_calls(
     run: Run,
     calls: Callable[[Members, int], list[Signature]],
     rank_of: dict[str, int],
+    least: float,
 ) -> list[Comm]:
     """Of several communicators with a group's ranks, those whose logged calls are the group's; all if none is."""
     if len(found) < 2:
@@ -221,7 +223,7 @@ def _by_calls(
         if row is None:
             continue
         alignment = align(_logged_calls(run, row["instance"]), calls(members, rank_of[row["instance"]]))
-        if alignment is not None and alignment.agree > _AGREE:
+        if alignment is not None and alignment.agree > least:
             agreed.append(comm)
     return agreed or found
 

@@ -76,7 +76,7 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
     )
     lanes.launchers.name(result.kernels)
     result.metrics |= _without_waits(result)
-    result.metrics["straggler_wait_at_least"] = _wait_at_least(base, across, lanes, result)
+    result.metrics["straggler_wait_at_least"] = _wait_at_least(base, across, lanes, result, config)
     _lateness(result, blamed.found.late_ns)
     result.findings = find_all(result, config)
     result.verdict = judge(result, config)
@@ -192,11 +192,11 @@ def _goodput(lanes: Lanes, compute: int, opaque: int, wall: int) -> Metric:
     return metric
 
 
-def _wait_at_least(base: Frame, across: Across, lanes: Lanes, result: Result) -> Metric:
+def _wait_at_least(base: Frame, across: Across, lanes: Lanes, result: Result, config: Config) -> Metric:
     """The lower end of the straggler wait when members are missing; at most all that is unresolved comes on top."""
     on_gpu = base.collectives["op"].is_valid().to_numpy()  # communication of the host is never split
     exposed = np.where(on_gpu, lanes.exposed_of_row, 0)
-    above, n = estimate.waiting_at_least(base.collectives, across.waits.phases, exposed, base.used_row)
+    above, n = estimate.waiting_at_least(base.collectives, across.waits.phases, exposed, base.used_row, config)
     known = result.budget.sub_ns.get("comm_wait.nxn", 0)
     basis = "straggler wait, plus what unresolved collectives expose beyond the fastest of their class, / wall"
     metric = rows.ratio(known + above, result.budget.wall_ns, basis, n)

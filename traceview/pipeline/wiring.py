@@ -16,7 +16,7 @@ def wire(run: Run, collectives: Any, how: StudyOptions) -> tuple[Fabric, list[st
     """Tiers and links of METHODS f.2 and f.3, and what to note; what no file tells stays unknown."""
     places = tiers.load_places(Path(how.topology)) if how.topology else {}
     table = peaks.load(Path(how.peaks) if how.peaks else None)
-    found, joined = fabric.fabric(run, collectives, table, places)
+    found, joined = fabric.fabric(run, collectives, table, places, how.config)
     if joined is None:
         return found, []
     return found, [
