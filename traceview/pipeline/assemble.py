@@ -194,7 +194,7 @@ def _goodput(lanes: Lanes, compute: int, opaque: int, wall: int) -> Metric:
 
 def _wait_at_least(base: Frame, across: Across, lanes: Lanes, result: Result, config: Config) -> Metric:
     """The lower end of the straggler wait when members are missing; at most all that is unresolved comes on top."""
-    on_gpu = base.collectives["op"].is_valid().to_numpy()  # communication of the host is never split
+    on_gpu = to_numpy(base.collectives["op"].is_valid())  # communication of the host is never split
     exposed = np.where(on_gpu, lanes.exposed_of_row, 0)
     above, n = estimate.waiting_at_least(base.collectives, across.waits.phases, exposed, base.used_row, config)
     known = result.budget.sub_ns.get("comm_wait.nxn", 0)

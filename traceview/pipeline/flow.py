@@ -109,7 +109,7 @@ def _exposed_rows(lane: Decomposition, own: Any, op: Ints, used: Spans) -> Ints:
     """Exposed ns of each collective of a rank: of its GPU operation, or of its time on the host."""
     exposed = np.where(op >= 0, lane.exposed[op], 0) if len(lane.exposed) else np.zeros(len(op), np.int64)
     host = np.flatnonzero(op < 0)
-    start, end = (own[c].to_numpy()[host] for c in ("start", "end"))
+    start, end = (to_numpy(own[c])[host] for c in ("start", "end"))
     exposed[host] = exposed_host(lane.segments, used, start, end)
     return exposed
 

@@ -14,6 +14,7 @@ import numpy as np
 from traceview.errors import TraceviewError
 from traceview.run import Part, PartMeta, SourceMeta, write_part
 from traceview.schema import HOST_KINDS
+from traceview.schema.arrays import to_numpy
 from traceview_parsers.host_names import ALLOCATION, HostNames, may_launch
 from traceview_parsers.kineto import meta as metadata
 from traceview_parsers.kineto.collectives import collectives
@@ -252,7 +253,7 @@ class _Finish:
         metadata.fill(self.part, self._found, Path(self.part.source.path))
         if self._stream.truncated and table.num_rows:
             # GPU records are written last: after the last one that is left the GPU was not idle, nobody knows
-            self._lost_after(int(table["end"].to_numpy().max()))
+            self._lost_after(int(to_numpy(table["end"]).max()))
         yield table
 
     def _lost_after(self, end: int) -> None:
