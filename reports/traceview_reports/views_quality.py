@@ -165,7 +165,7 @@ def counts(result: Result) -> list[tuple[str, int, str]]:
 def notes(result: Result) -> list[str]:
     """Everything that limits the trust in the numbers, as sentences: losses first, then warnings and assumptions."""
     run, q = result.run, result.quality
-    out = [f"{n:,} {what}" for what, n, _ in counts(result) if n]
+    out = [f"{what}: {n:,}" for what, n, _ in counts(result) if n]
     if run.missing_ranks:
         out.append(
             f"{len(run.missing_ranks):,} of {run.world_size or 0:,} ranks missing: {units.ranks(run.missing_ranks)}"

@@ -74,7 +74,7 @@ def test_losses_and_assumptions_are_said() -> None:
     text = terminal.render(ALL["everything_wrong"](), width=100, verbose=True)
     for said in (
         "4 of 16 ranks missing: 8-10,15",
-        "41 records lost",
+        "records lost: 41",
         "files cut short, their counts are floors: rank 2",
         "step 0 left out: first recorded step",
         "no class for my_company::secret_kernel<int> (40.0 ms)",

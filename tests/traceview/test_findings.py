@@ -7,7 +7,7 @@ import pytest
 from traceview.analysis.findings import find_all
 from traceview.analysis.verdict import judge
 from traceview.config import DEFAULT
-from traceview.result import BlameRow, CollectiveRow, IdleRow, Result, StragglerRow, Verdict
+from traceview.result import BlameRow, CollectiveRow, IdleRow, Result, Source, StragglerRow, Verdict
 
 from .results import MS, result, window
 
@@ -210,3 +210,9 @@ def test_a_record_without_steps_has_no_step_time() -> None:
     value.run.steps.source = "all"
     verdict = judged(value)
     assert verdict.slow == "100 ms recorded, no steps found" and "no steps" in verdict.coverage
+
+
+def test_a_cut_trace_is_seen_in_the_coverage() -> None:
+    value = result([window(r, k, compute=100) for r in range(2) for k in range(5)])
+    value.run.sources = [Source("a.json", "kineto", "D2", 1, 10, 10, 0, 0, 0, truncated=True)]
+    assert judged(value).coverage.startswith("ranks 2/2 (1 cut short)  steps 5 of 5")

@@ -71,7 +71,8 @@ def _coverage(result: Result) -> str:
     used, steps = len(run.steps.used), len(run.steps.used) + len(run.steps.excluded)
     told = "no steps" if run.steps.source == "all" else f"steps {used} of {steps}"
     clocks = f"  clocks {result.clock.grade}{_clock_error(result)}" if len(run.ranks) > 1 else ""
-    return f"ranks {len(run.ranks)}/{total}  {told}{clocks}"
+    cut = len({s.rank for s in run.sources if s.truncated and s.rank is not None})
+    return f"ranks {len(run.ranks)}/{total}{f' ({cut} cut short)' if cut else ''}  {told}{clocks}"
 
 
 def _clock_error(result: Result) -> str:
