@@ -76,6 +76,7 @@ class Config:
     staging_bound_share: float = 0.10  # f.4: a step is staging-bound from here on
     # findings
     finding_min_share: float = 0.02  # a finding that saves less than this share of the step is not shown
+    blind_share: float = 0.5  # of more than this nobody knows what it is: no verdict, unless a finding is larger
     healthy_max_unknown: float = 0.05  # a run of which more is unknown is not called healthy
     rule_out_max_share: float = 0.05  # a suspect that may hold more of the step is not ruled out
     estimate_min_collectives: int = 3  # k.3: fewer of a class have no fastest to compare with

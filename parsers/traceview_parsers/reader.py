@@ -27,7 +27,7 @@ class ReadOptions:
     rank_regex: str | None = None
     """Takes the rank out of a path; group ``rank`` or the first group."""
     convert: bool = False
-    """May run the vendor's exporter on raw reports (writes beside the cache, never beside the input)."""
+    """May run the vendor's exporter on raw reports (into a temporary folder, never beside the input)."""
 
 
 class Reader(Protocol):

@@ -239,7 +239,7 @@ def kernels(result: Result) -> View:
         columns,
         sorted(result.kernels, key=lambda r: -r.total_ns),
         "No GPU record lies in a used step. Record CUDA (or ROCm) activity.",
-        "over all ranks and used steps",
+        "the names with most time, over all ranks and used steps",
     )
 
 
@@ -260,7 +260,7 @@ def operators(result: Result) -> View:
         columns,
         result.ranges,
         "No host range is known. Record CPU activity or NVTX ranges: they say what launched a kernel.",
-        "summed GPU time of what was launched inside, over all ranks and used steps",
+        "summed GPU time of what was launched inside, over all ranks and used steps; the names with most",
     )
 
 

@@ -56,7 +56,8 @@ def judge(result: Result, config: Config) -> Verdict:
     blind = per_step(result, *BLIND) / max(1, step_ns(result))
     if not has_gpu(result):
         return _cpu_only(result, coverage)
-    if blind > 0.5 and (not with_saving or (with_saving[0].saving_ns_per_step or 0) < blind * step_ns(result)):
+    largest = with_saving[0].saving_ns_per_step or 0 if with_saving else 0
+    if blind > config.blind_share and largest < blind * step_ns(result):
         return _cannot_tell(result, coverage, config, blind)
     if not with_saving and blind > config.healthy_max_unknown:
         return _cannot_tell(result, coverage, config, blind)
