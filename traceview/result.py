@@ -249,7 +249,7 @@ class MatchRow(msgspec.Struct):
 
 
 class ArrivalRow(msgspec.Struct):
-    """Arrivals of one rank in one class of collectives: mean lateness after the median member, times last."""
+    """Arrivals of a rank in a class of collectives, used steps: mean lateness after the median member, times last."""
 
     group: str
     kind: str

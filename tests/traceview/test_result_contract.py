@@ -67,6 +67,9 @@ def test_the_keys_mean_what_they_say(document: Any) -> None:
     assert {w["rank"] for w in windows} == set(document["run"]["ranks"])
     for row in document["ranks"]:
         assert row["late_ns"] == sum(w["late_ns"] for w in windows if w["rank"] == row["rank"])
+    (late,) = document["stragglers"]
+    counts = [(a["last"], a["n"]) for a in document["arrivals"] if a["rank"] == late["rank"]]
+    assert counts == [(late["last_count"], late["collectives"])] == [(27, 27)]  # 3 in each of 9 used steps
     assert {w["step"] for w in windows} == set(document["run"]["steps"]["used"])
     assert sorted(r for ranks in document["run"]["hosts"].values() for r in ranks) == document["run"]["ranks"]
     assert [(s["rank"], s["kind"], s["cause"]) for s in document["stragglers"]] == [

@@ -83,7 +83,7 @@ def find(
         notes.append(f"ranks {units.ranks(relays)} are late because they waited themselves: not listed as stragglers")
     steps, known = sorted(used), np.argwhere(~np.isnan(late.ns)).tolist()
     cells = {(r, steps[k]): int(late.ns[r, k]) for r, k in known}
-    return Stragglers(rows, _blame_rows(ledger, origin, clocks), _arrivals(facts, line, medians), notes, cells)
+    return Stragglers(rows, _blame_rows(ledger, origin, clocks), _arrivals(facts, line, medians, used), notes, cells)
 
 
 def _waiter_time(facts: Facts, ledger: Ledger, used: list[int]) -> Floats:
@@ -260,10 +260,11 @@ def _blame_rows(ledger: Ledger, origin: Ints, clocks: Clocks) -> list[BlameRow]:
     ]
 
 
-def _arrivals(facts: Facts, line: Axis, medians: Ints) -> list[ArrivalRow]:
-    """Mean lateness after the median member and times last, per (group, kind, rank) of n x n collectives."""
+def _arrivals(facts: Facts, line: Axis, medians: Ints, used: list[int]) -> list[ArrivalRow]:
+    """Mean lateness after the median member and times last, per (group, kind, rank): n x n kinds, used steps."""
     c, found, m = facts.c, facts.waited.instances, facts.matches
     take = (N_X_N[found.kind] & ~m.ambiguous & ~found.dark)[line.instance]
+    take &= np.isin(facts.step_of_row[line.row], used)
     row, median, number = line.row[take], medians[take], line.instance[take]
     if not len(row):
         return []
