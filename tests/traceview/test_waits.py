@@ -21,6 +21,17 @@ def both(table, step=None, world=4, **more):
     return found, waits(table, found, **more)
 
 
+def test_nothing_matched_is_a_table_of_no_instances():
+    job = Job()
+    job.add(0, {0: 0}, 10, group="", kind="send", src=None, dst=None)
+    lonely, _ = job.table()
+    for table in (lonely.slice(0, 0), lonely):
+        found, got = both(table)
+        assert len(got.instances) == len(found.size) == 0
+        assert got.phases.wait_end.tolist() == table["start"].to_pylist()
+        assert len(got.instances.line.row) == 0
+
+
 def test_scenarios(shared_dir):
     for s in load(shared_dir).values():
         table, want = s.collectives(), s.simple_phases()

@@ -142,8 +142,6 @@ def _instances(view: _View) -> Instances:
     member = np.ones(len(rows), np.bool_)
     member[1:] = (number[1:] != number[:-1]) | (rank[1:] != rank[:-1])
     lead = first[:-1]
-    if not count:
-        return _none(c)
     kind = c.kind[rows[lead]]
     dark = _too_weak(view, rows, lead)
     free = dark & N_X_N[kind] & m.full
@@ -188,36 +186,6 @@ def _instances(view: _View) -> Instances:
         ahead=ahead,
         partners=p2p.partners(c, m.instance),
         root=_roots(c, rows, number, kind, count),
-    )
-
-
-def _none(c: Columns) -> Instances:
-    """The table of no instances."""
-    no = np.zeros(0, np.int64)
-    lonely = p2p.Partners(np.full(len(c), NONE), np.full(len(c), NONE))
-    flags = np.zeros(0, np.bool_)
-    zeros = np.zeros(len(c), np.int64)
-    codes = np.zeros(0, np.int8)
-    return Instances(
-        no,
-        np.zeros(1, np.int64),
-        flags,
-        codes,
-        no,
-        no,
-        no,
-        no,
-        no,
-        no,
-        no,
-        no,
-        no,
-        no,
-        flags,
-        flags,
-        zeros,
-        lonely,
-        no,
     )
 
 
