@@ -22,7 +22,14 @@ CAPTURE_LINES = 24
 
 def tables() -> str:
     """Every declared table with its columns."""
-    out = ["# Tables", "", "Written by `traceview analyze --tables DIR` as Parquet; times are int64 nanoseconds.", ""]
+    out = [
+        "# Tables",
+        "",
+        "Written by `traceview analyze --tables DIR` as Parquet; times are int64 nanoseconds. Beside them the tables",
+        "of the result: `windows` and `steps` with a column per leaf, `stragglers`, and `collective_classes` (what",
+        "`result.collectives()` gives; `collectives` has a row per operation). See [result.md](result.md).",
+        "",
+    ]
     for table in TABLES.values():
         order = f" Ordered by {', '.join(table.sort)}." if table.sort else ""
         out += [
