@@ -5,9 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.results import ALL, EVIL
+from traceview.analysis.findings import slow_steps as slow_steps_finding
+from traceview.config import DEFAULT
 from traceview.result import Result, group_ns
 from traceview.schema import GROUPS, LEAVES
 from traceview_reports import definitions, verdict, views, views_quality
+from traceview_reports.html.stragglers import slow_steps
 from traceview_reports.names import clean
 from traceview_reports.tables import Column, parts
 
@@ -125,3 +128,16 @@ def test_no_rank_is_the_slowest_of_even_ones() -> None:
     assert slowest.text(row) == "-"
     row.max_ns = 1_020_000
     assert slowest.text(row) == str(row.slowest_rank)
+
+
+def test_a_typical_step_is_that_of_the_finding_also_among_many_outliers() -> None:
+    result = ALL["healthy"]()
+    for place, step in enumerate(result.step_rows):
+        step.wall_ns, step.outlier = 500_000_000 + place, False
+    for step in result.step_rows[-4:]:
+        step.wall_ns, step.outlier = 900_000_000, True
+    (finding,) = slow_steps_finding.find(result, DEFAULT)
+    usual = len(result.step_rows) - 4
+    typical = result.step_rows[(usual - 1) // 2].step
+    assert f"against step {typical} " in finding.evidence[1]
+    assert slow_steps(result).note.endswith(f"typical: step {typical}")

@@ -89,15 +89,16 @@ class _Tail:
 def slow_steps(result: Result) -> View:
     """What the slow steps hold more than a typical one, per group and rank.
 
-    Slow = the outliers, or the slowest step if there is none; typical = the step of median length.
+    Slow = the outliers, or the slowest step if there is none; typical = the median of those that are no outlier.
     """
     rows = sorted(result.step_rows, key=lambda s: s.wall_ns)
     slow = [s for s in rows if s.outlier] or rows[-1:]
     ranks = max(len(result.run.ranks), 1)
     tail: list[_Tail] = []
     note = ""
-    if len(rows) > 2:
-        typical = rows[(len(rows) - 1) // 2]
+    usual_steps = [s for s in rows if not s.outlier]
+    if len(rows) > 2 and usual_steps:
+        typical = usual_steps[(len(usual_steps) - 1) // 2]
         sums = [group_ns(s.leaves_ns, s.sub_ns) for s in slow]
         usual = group_ns(typical.leaves_ns, typical.sub_ns)
         tail = [_Tail(g, sum(s[g] for s in sums) // (len(slow) * ranks), usual[g] // ranks) for g in GROUPS]
