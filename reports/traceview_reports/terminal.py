@@ -37,8 +37,9 @@ def render(result: Result, *, width: int | None = None, color: bool = False, ver
     Without ``width`` that of the terminal is taken (100 where there is none), up to 160.
     """
     width = max(width or min(shutil.get_terminal_size((100, 24)).columns, 160), 40)
+    page = StringIO()
     out = Console(
-        file=StringIO(),
+        file=page,
         width=width,
         force_terminal=color,
         color_system="256" if color else None,
@@ -52,8 +53,8 @@ def render(result: Result, *, width: int | None = None, color: bool = False, ver
     for build in _TABLES if verbose else _TABLES[:5]:
         _table(out, build(result), verbose)
     _quality(out, result, verbose)
-    text = out.file.getvalue()  # type: ignore[attr-defined]
-    return "\n".join(re.sub(r" +((?:\x1b\[[0-9;]*m)*)$", r"\1", line) for line in text.split("\n"))
+    lines = page.getvalue().split("\n")
+    return "\n".join(re.sub(r" +((?:\x1b\[[0-9;]*m)*)$", r"\1", line) for line in lines)
 
 
 _TABLES = (
