@@ -171,7 +171,7 @@ def copies(result: Result) -> View:
         Column("direction", "text", lambda r: DIRECTIONS.get(r.direction, r.direction), "direction"),
         Column("memory", "text", at("mem"), "mem"),
         Column("copies", "int", at("count"), "count"),
-        Column("bytes", "size", at("bytes"), "bytes"),
+        Column("bytes", "size", lambda c: c.bytes or None, "bytes"),
         Column("time", "time", at("total_ns"), "total"),
         Column("exposed", "time", at("exposed_ns"), "exposed"),
         Column("GB/s", "rate", at("rate"), "rate"),
