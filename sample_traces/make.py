@@ -59,7 +59,7 @@ def host_staged(folder: Path) -> None:
 
 
 def nsight_before(folder: Path) -> None:
-    """Fully sharded, one host x 4 GPUs, Nsight Systems: the baseline of the gate."""
+    """Fully sharded, one host x 4 GPUs, Nsight Systems: the run before a change."""
     write_nsight(simulate(GATE), folder, "2026.1")
 
 

@@ -14,7 +14,7 @@ class NoStraggler:
     """Step time if the waits went, ns. Removing waits without their cause is meaningless: the last rank has none."""
 
     replace: float
-    """the sick rank becomes typical: W - lower median of the waits"""
+    """the sick rank becomes typical: W - median of the waits, of two ranks that of the one that waits"""
     rebalance: float
     """the work is conserved: W - mean of the waits"""
     best: float
@@ -27,7 +27,7 @@ def no_straggler(step_ns: int, waits_ns: Ints) -> NoStraggler | None:
         return None
     ordered = np.sort(waits_ns)
     return NoStraggler(
-        replace=float(step_ns - ordered[(len(ordered) - 1) // 2]),
+        replace=float(step_ns - ordered[len(ordered) // 2]),
         rebalance=float(step_ns - ordered.mean()),
         best=float(step_ns - ordered[-1]),
     )
