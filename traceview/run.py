@@ -75,6 +75,13 @@ class PartMeta(msgspec.Struct):
     """Process groups of the metadata: name -> members as ranges."""
     rows: dict[str, int] = {}
 
+    @property
+    def cover(self) -> tuple[int, int] | None:
+        """The recorded window, ns; None if the file does not tell it."""
+        if self.cover_start is None or self.cover_end is None:
+            return None
+        return self.cover_start, self.cover_end
+
 
 @dataclass(frozen=True)
 class Part:

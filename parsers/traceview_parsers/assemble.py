@@ -53,8 +53,8 @@ def _without_gpu(run: Run) -> None:
         return
     for rank in absent:
         meta = run.parts[rank].meta
-        if meta.cover_start is not None and meta.cover_end is not None:
-            meta.holes = [(meta.cover_start, meta.cover_end)]
+        if meta.cover is not None:
+            meta.holes = [meta.cover]
     told = f"ranks {as_ranges(absent)}" if len(absent) > 1 else f"rank {absent[0]}"
     run.problems.append(f"{told}: no GPU records, which other ranks have: their time counts as not recorded")
 

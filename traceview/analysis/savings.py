@@ -21,13 +21,17 @@ class NoStraggler:
     """W - the longest wait"""
 
 
+def typical_wait(waits_ns: Ints) -> int:
+    """Median exposed wait of the ranks, of two that of the one that waits: the gain if the sick rank is typical."""
+    return int(np.sort(waits_ns)[len(waits_ns) // 2]) if len(waits_ns) else 0
+
+
 def no_straggler(step_ns: int, waits_ns: Ints) -> NoStraggler | None:
     """From the step time and the exposed straggler wait of every rank; None without ranks."""
     if not len(waits_ns):
         return None
-    ordered = np.sort(waits_ns)
     return NoStraggler(
-        replace=float(step_ns - ordered[len(ordered) // 2]),
-        rebalance=float(step_ns - ordered.mean()),
-        best=float(step_ns - ordered[-1]),
+        replace=float(step_ns - typical_wait(waits_ns)),
+        rebalance=float(step_ns - waits_ns.mean()),
+        best=float(step_ns - waits_ns.max()),
     )

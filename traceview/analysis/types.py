@@ -36,6 +36,11 @@ class Marks:
     estimated: bool = False
     """fewer than 3 steps would be left without the first one: it is used, and metrics are estimates"""
 
+    @property
+    def used(self) -> list[int]:
+        """Steps that are in the statistics, ascending."""
+        return sorted(set(self.step.tolist()) - set(self.excluded))
+
 
 @dataclass(frozen=True)
 class Windows:

@@ -42,6 +42,6 @@ def attribute(run: Run, base: Frame, across: Across, lanes: Lanes, how: StudyOpt
         host_ranges=lambda r: run.table(HOST_RANGES, r),
     )
     clocks = stragglers.Clocks(across.alignment.base, {r: run.host(r) for r in run.ranks}, across.alignment.clock)
-    used = sorted(set(base.marks.step.tolist()) - set(base.marks.excluded))
+    used = base.marks.used
     found = stragglers.find(facts, owed, origin.origin(facts, owed), clocks, used, how.config)
     return Blamed(owed, found, path.critical_path(facts, across.alignment.base, used))

@@ -9,6 +9,7 @@ import numpy as np
 from traceview import __version__
 from traceview.analysis import bandwidth, estimate, kernels, rollup, savings
 from traceview.analysis.findings import find_all
+from traceview.analysis.findings.common import waits_of_ranks
 from traceview.analysis.verdict import judge
 from traceview.config import Config
 from traceview.pipeline import rows
@@ -17,6 +18,7 @@ from traceview.pipeline.wiring import wire
 from traceview.result import (
     CollectiveRow,
     Excluded,
+    KernelRow,
     Metric,
     Quality,
     QualityInfo,
@@ -32,6 +34,9 @@ from traceview.run import PartMeta, Run, SourceMeta
 from traceview.schema.arrays import to_numpy
 from traceview_parsers.kernels import unclassified
 
+KERNELS_SHOWN, KERNELS_LOOKED_AT = 300, 10_000
+"""names in the result, and names searched for unknown communication"""
+
 
 def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed, how: StudyOptions) -> Result:
     """The result of a run: rows, metrics, findings, verdict. InternalError if a sum does not hold."""
@@ -44,6 +49,7 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
     hosts = {r: run.host(r) for r in run.ranks}
     used = [(lane, base.windows.used[lane.window]) for lane in lanes.lanes]
     fabric, notes = wire(run, base.collectives, how)
+    heavy = kernels.table(lanes.kernels, KERNELS_LOOKED_AT)
     result = Result(
         verdict=Verdict("", ""),
         run=_run_info(run, base, metas),
@@ -54,7 +60,7 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
         straggler_rows=blamed.found.rows,
         clock=across.alignment.clock,
         findings=[],
-        quality=_quality(run, base, across, lanes, [*notes, *blamed.found.notes]),
+        quality=_quality(run, base, across, heavy, [*notes, *blamed.found.notes]),
         step_rows=steps,
         rank_rows=rollup.ranks(
             lanes.windows,
@@ -65,7 +71,7 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
         blame=blamed.found.blame,
         arrivals=blamed.found.arrivals,
         critical_path=blamed.path,
-        kernels=kernels.table(lanes.kernels),
+        kernels=heavy[:KERNELS_SHOWN],
         ranges=lanes.launchers.rows(),
         copies=lanes.copies.rows(),
         idle=rows.idle(used),
@@ -85,9 +91,8 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
 
 def _without_waits(result: Result) -> dict[str, Metric]:
     """Step time without straggler waits, in the three senses of METHODS h.1; none without a step time."""
-    step, used = result.metrics["step_time"], len(result.run.steps.used)
-    waits = np.array([r.sub_ns.get("comm_wait.nxn", 0) for r in result.rank_rows], np.int64)
-    found = savings.no_straggler(round(step.value), waits // max(used, 1)) if step.value else None
+    step, waits = result.metrics["step_time"], waits_of_ranks(result)
+    found = savings.no_straggler(round(step.value), waits) if step.value else None
     if found is None:
         return {}
     ends = (
@@ -115,7 +120,6 @@ def _lateness(result: Result, late_ns: dict[tuple[int, int], int]) -> None:
 
 def _run_info(run: Run, base: Frame, metas: dict[int, PartMeta]) -> RunInfo:
     marks = base.marks
-    used = sorted(set(marks.step.tolist()) - set(marks.excluded))
     sources = [_source(m.source, r) for r, m in metas.items()]
     sources += [_source(p.meta.source, None) for p in run.logs] + [_source(m, None) for m in run.unread]
     return RunInfo(
@@ -125,7 +129,7 @@ def _run_info(run: Run, base: Frame, metas: dict[int, PartMeta]) -> RunInfo:
         missing_ranks=run.missing_ranks,
         hosts=rows.hosts_of(run),
         sources=sources,
-        steps=Steps(marks.source, used, [Excluded(k, why) for k, why in sorted(marks.excluded.items())]),
+        steps=Steps(marks.source, marks.used, [Excluded(k, why) for k, why in sorted(marks.excluded.items())]),
         device_names=sorted({m.device_name for m in metas.values() if m.device_name}),
         start_ns=min((m.cover_start for m in metas.values() if m.cover_start is not None), default=None),
         end_ns=max((m.cover_end for m in metas.values() if m.cover_end is not None), default=None),
@@ -221,14 +225,14 @@ def _collectives(
     return bandwidth.collective_rows(table, across.matches, timing, fabric, config)
 
 
-def _quality(run: Run, base: Frame, across: Across, lanes: Lanes, notes: list[str]) -> QualityInfo:
+def _quality(run: Run, base: Frame, across: Across, heavy: list[KernelRow], notes: list[str]) -> QualityInfo:
     metas = [run.parts[r].meta.source for r in run.ranks] + [p.meta.source for p in run.logs]
     warnings = [*run.problems, *notes]
     warnings += [f"not read: {'; '.join(m.warnings)}" for m in run.unread]
     warnings += dict.fromkeys(f"{m.path}: {w}" for m in metas for w in m.warnings)  # a file may hold several ranks
     warnings += [*base.marks.notes, *across.matches.notes, *across.alignment.notes, *across.alignment.mismatches]
     doubtful: Counter[str] = Counter()
-    for row in kernels.table(lanes.kernels, limit=10_000):
+    for row in heavy:
         if row.cls == "compute" and unclassified(row.name):
             doubtful[row.name] += row.total_ns
     return QualityInfo(

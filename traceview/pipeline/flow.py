@@ -43,8 +43,8 @@ def frame(run: Run, how: StudyOptions) -> Frame:
 def _cover(run: Run, rank: int) -> tuple[int, int]:
     """The recorded range of a rank: what its file says, else from the first to the last record."""
     meta = run.parts[rank].meta
-    if meta.cover_start is not None and meta.cover_end is not None:
-        return meta.cover_start, meta.cover_end
+    if meta.cover is not None:
+        return meta.cover
     tables = [t for t in (run.table(GPU_OPS, rank), run.table(HOST_RANGES, rank)) if t.num_rows]
     starts = [int(to_numpy(t["start"]).min()) for t in tables]
     ends = [int(to_numpy(t["end"]).max()) for t in tables]
@@ -74,13 +74,12 @@ def _rank(run: Run, rank: int, base: Frame, across: Across, how: StudyOptions, o
     meta = run.parts[rank].meta
     gpu, own = run.table(GPU_OPS, rank), run.table(COLLECTIVES, rank)
     first = base.first_row[rank]
-    known = meta.cover_start is not None and meta.cover_end is not None
     record = RankRecord(
         rank=rank,
         gpu_ops=gpu,
         host_ranges=run.table(HOST_RANGES, rank),
         phases=op_phases(gpu.num_rows, own, across.waits.phases, first),
-        cover=(meta.cover_start or 0, meta.cover_end or 0) if known else None,
+        cover=meta.cover,
         holes=meta.holes,
         thread=_mark_thread(base.marks, rank),
     )

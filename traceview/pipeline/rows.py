@@ -71,12 +71,14 @@ class Copies:
 
     def add(self, gpu_ops: Any, exposed: Ints, inside: Any) -> None:
         """Add the copies of one rank that start in a used window (``inside``, one bool per row)."""
-        cls, mem = codes(gpu_ops["cls"], GPU_CLASSES), codes(gpu_ops["mem"], MEM_KINDS)
-        size = to_numpy(gpu_ops["bytes"], 0)
-        ns = to_numpy(gpu_ops["end"]) - to_numpy(gpu_ops["start"])
+        cls = codes(gpu_ops["cls"], GPU_CLASSES)
+        copies = np.flatnonzero(inside & np.isin(cls, [GPU_CLASSES.index(name) for name in COPY_CLASSES]))
+        cls, mem, exposed = cls[copies], codes(gpu_ops["mem"], MEM_KINDS)[copies], exposed[copies]
+        size = to_numpy(gpu_ops["bytes"], 0)[copies]
+        ns = (to_numpy(gpu_ops["end"]) - to_numpy(gpu_ops["start"]))[copies]
         for name in COPY_CLASSES:
             for kind in range(-1, len(MEM_KINDS)):
-                rows = np.flatnonzero((cls == GPU_CLASSES.index(name)) & (mem == kind) & inside)
+                rows = np.flatnonzero((cls == GPU_CLASSES.index(name)) & (mem == kind))
                 if not len(rows):
                     continue
                 big = rows[(size[rows] >= self.config.copy_min_bytes) & (ns[rows] > 0)]

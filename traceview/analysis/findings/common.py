@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from traceview import units
+from traceview.analysis.types import Ints
 from traceview.result import Result, Where, Window
 
 
@@ -39,6 +42,12 @@ def amount(window: Window, leaves: tuple[str, ...]) -> int:
     """ns of some leaves or sub-leaves in one window."""
     both = window.leaves_ns | window.sub_ns
     return sum(both.get(leaf, 0) for leaf in leaves)
+
+
+def waits_of_ranks(result: Result) -> Ints:
+    """Exposed straggler wait a used step, ns, of every row of ``rank_rows``."""
+    waits = np.array([r.sub_ns.get("comm_wait.nxn", 0) for r in result.rank_rows], np.int64)
+    return waits // max(len(result.run.steps.used), 1)
 
 
 def worst(result: Result, *leaves: str) -> Where:

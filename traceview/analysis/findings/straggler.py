@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from traceview import units
-from traceview.analysis.findings.common import on_host, step_ns, worst
+from traceview.analysis.findings.common import on_host, step_ns, waits_of_ranks, worst
+from traceview.analysis.savings import typical_wait
 from traceview.config import Config
 from traceview.result import Finding, Result, StragglerRow, Where
 
@@ -38,7 +39,7 @@ def find(result: Result, config: Config) -> list[Finding]:
         nodes.setdefault(key, []).append(row)
     # with missing ranks the ledger is withheld, and the rows hold what is owed at least
     total = max(sum(r.origin_blame_ns for r in rows) for rows in (result.blame, result.straggler_rows)) or 1
-    wait = typical_wait(result)
+    wait = typical_wait(waits_of_ranks(result))
     return [
         _finding(result, who, rows, wait * sum(r.origin_blame_ns for r in rows) // total, config)
         for who, rows in nodes.items()
@@ -71,13 +72,6 @@ def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int, co
         owner=owner,
         section="stragglers",
     )
-
-
-def typical_wait(result: Result) -> int:
-    """Median over ranks of the exposed wait per step: the gain if the sick rank becomes typical (METHODS h.1)."""
-    waits = sorted(r.sub_ns.get("comm_wait.nxn", 0) for r in result.rank_rows)
-    steps = len(result.run.steps.used)
-    return waits[len(waits) // 2] // steps if waits and steps else 0
 
 
 CAUSE_WORDS = {
