@@ -67,9 +67,9 @@ def results() -> str:
     structs = [
         s
         for _, s in inspect.getmembers(result, inspect.isclass)
-        if issubclass(s, msgspec.Struct) and s.__module__ == result.__name__
+        if issubclass(s, msgspec.Struct) and s.__module__.startswith(result.__name__)
     ]
-    structs.sort(key=lambda s: (s is not result.Result, inspect.getsourcelines(s)[1]))
+    structs.sort(key=lambda s: (s is not result.Result, s.__module__, inspect.getsourcelines(s)[1]))
     for struct in structs:
         doc = inspect.cleandoc(struct.__doc__ or "")
         out += [f"## {struct.__name__}", "", doc, "", "| key | type |", "|---|---|"]

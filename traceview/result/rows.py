@@ -1,0 +1,247 @@
+"""Rows of the tables in a result: what reports list, one struct per table."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Quality = Literal["proved", "estimated", "lower_bound", "upper_bound", "unavailable"]
+
+
+class CollectiveRow(msgspec.Struct):
+    """One class of collectives: (group, kind, size class)."""
+
+    group: str
+    kind: str
+    size_class: str
+    n: int
+    matched: int
+    wait_ns: int
+    transfer_ns: int
+    exposed_ns: int
+    algbw: float | None = None
+    busbw: float | None = None
+    tier: str = "unknown"
+    peak: float | None = None
+    efficiency: float | None = None
+    group_size: int | None = None
+    bytes: int | None = None
+    verdict: str = ""
+    """healthy | degraded | suspect, or why no verdict"""
+    transport: str = ""
+    algorithm: str = ""
+    facts: dict[str, str] = {}
+    host_staged: bool | None = None
+    """the NCCL log says that the data passes host memory; None = no log"""
+    unstaged_peak: float | None = None
+    """the bound if it did not"""
+    members: str = ""
+    """ranks of the group as ranges, empty if they are not told"""
+    peers_ratio: float | None = None
+    """busbw over the median of the other groups of the same class; None with fewer than three groups"""
+    pcie: float | None = None
+    """what PCIe allows a staged path, GB/s; half of a slot if GPU and NIC share the uplink"""
+
+
+class StragglerRow(msgspec.Struct):
+    """A culprit. Blame in ns of other ranks' time, summed over the used steps (METHODS e.3-e.7)."""
+
+    rank: int
+    host: str
+    blame_ns: int
+    origin_blame_ns: int
+    blame_inclusive_ns: int
+    late_steps: int
+    steps: int
+    kind: str
+    """persistent | intermittent | transient | too_few_steps"""
+    cause: str
+    """compute_slower | compute_more_work | data | host | copies | communication | unknown"""
+    cause_terms_ns: dict[str, int]
+    place: str = "gpu"
+    """gpu | node | stage | replica | rail"""
+    quality: Quality = "estimated"
+    last_ns: int = 0
+    marginal_ns: int = 0
+    last_count: int = 0
+    collectives: int = 0
+    names: list[str] = []
+    """Kernels or ranges that differ from the reference rank, the largest first."""
+    reference_rank: int | None = None
+    slowdown: float | None = None
+    """the same kernels take this many times as long as on the reference rank; only for compute_slower"""
+    explanation: str = ""
+
+
+class BlameRow(msgspec.Struct):
+    """The whole ledger, a row for every rank that somebody waited for: sums to the straggler wait of the budget."""
+
+    rank: int
+    host: str
+    blame_ns: int
+    origin_blame_ns: int
+    blame_inclusive_ns: int
+    last_ns: int
+    marginal_ns: int
+    waited_ns: int
+    """what this rank itself lost waiting (exposed, nxn)"""
+
+
+class HostClock(msgspec.Struct):
+    """Fit of one host's clock: true = local + offset + drift*(local - t_ref)."""
+
+    host: str
+    offset_ns: int
+    drift_ppm: float
+    sigma_ns: float | None
+    bound_ns: int | None
+    grade: str
+    violations: int
+    component: int
+    instances: int = 0
+
+
+class RankClock(msgspec.Struct):
+    """What was done to one rank's clock."""
+
+    rank: int
+    eta_ns: int
+    host_axis_shift_ns: int
+
+
+class Clock(msgspec.Struct):
+    """Clocks of the run. ``clock_free_gap_ns``: median |aligned wait - clock-free wait| per group."""
+
+    t_ref_ns: int
+    hosts: list[HostClock]
+    ranks: list[RankClock]
+    grade: str = "A"
+    clock_free_gap_ns: dict[str, int] = {}
+
+
+class MatchRow(msgspec.Struct):
+    """How the collectives of one group were matched."""
+
+    group: str
+    members: str
+    level: str
+    """K1 | K2 | K3 | K4"""
+    instances: int
+    matched: int
+    partial: int
+    unmatched: int
+    ambiguous: int
+    note: str = ""
+
+
+class ArrivalRow(msgspec.Struct):
+    """Arrivals of a rank in a class of collectives, used steps: mean lateness after the median member, times last."""
+
+    group: str
+    kind: str
+    rank: int
+    n: int
+    mean_late_ns: int
+    last: int
+
+
+class PathRow(msgspec.Struct):
+    """Cross-rank critical path of one step (METHODS e.8): leaves sum to ``wall_ns``, never comm_wait."""
+
+    step: int
+    wall_ns: int
+    leaves_ns: dict[str, int]
+    hops: list[int]
+    ranks_ns: dict[str, int] = {}
+
+
+class StepRow(msgspec.Struct):
+    """One used step over all ranks: T_k is the median window, leaves are summed over ranks."""
+
+    step: int
+    wall_ns: int
+    min_ns: int
+    max_ns: int
+    leaves_ns: dict[str, int]
+    slowest_rank: int
+    sub_ns: dict[str, int] = {}
+    outlier: bool = False
+
+
+class RankRow(msgspec.Struct):
+    """One rank over the used steps."""
+
+    rank: int
+    host: str
+    device: int
+    device_name: str
+    wall_ns: int
+    leaves_ns: dict[str, int]
+    sub_ns: dict[str, int]
+    late_ns: int = 0
+    """sum of the lateness of its steps, as in the windows"""
+    truncated: bool = False
+
+
+class KernelRow(msgspec.Struct):
+    """One kernel name over all ranks, used steps."""
+
+    name: str
+    cls: str
+    count: int
+    total_ns: int
+    mean_ns: int
+    max_ns: int
+    ranks: int
+    op: str = ""
+    """the operator that launched most of it"""
+
+
+class RangeRow(msgspec.Struct):
+    """GPU time launched inside host ranges of one name, used steps (what nsys calls projection)."""
+
+    name: str
+    kind: str
+    """annotation | op"""
+    count: int
+    """ranges in the record"""
+    ops: int
+    """GPU operations launched inside"""
+    gpu_ns: int
+    """their summed durations; nested ranges of one name count once"""
+    self_ns: int
+    """the part that no inner range of the kind owns"""
+    ranks: int
+
+
+class CopyRow(msgspec.Struct):
+    """Copies of one direction and memory kind. ``rate`` only over copies of at least 1 MB (METHODS f.4)."""
+
+    direction: str
+    mem: str
+    count: int
+    bytes: int
+    total_ns: int
+    exposed_ns: int
+    rate: float | None
+    rate_n: int
+
+
+class IdleRow(msgspec.Struct):
+    """Idle time by cause and tag (alloc, module load, GC, queued, ...)."""
+
+    cause: str
+    tag: str
+    ns: int
+    names: list[str] = []
+
+
+class MemoryRow(msgspec.Struct):
+    """Device memory of a rank: peaks over the record."""
+
+    rank: int
+    device: int
+    peak_allocated: int | None
+    peak_reserved: int | None
+    allocator_calls: int
