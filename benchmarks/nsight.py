@@ -3,8 +3,8 @@
     python benchmarks/nsight.py [kernels] [nvtx ranges]        (default 6,000,000 and 10,000,000)
 
 Makes an export of two processes with every kernel's launch call, and reads it: first only its kernel table through
-connectorx (the floor), then all of it into tables without and with the launches. Each measurement is a process of
-its own. Targets: 0.7 M kernel rows per CPU second and 300 MB; 10 M ranges within 2 GB.
+the SQLite driver (the floor), then all of it into tables without and with the launches. Each measurement is a
+process of its own. Targets: 0.7 M kernel rows per CPU second and 300 MB; 10 M ranges within 2 GB.
 """
 
 from __future__ import annotations

@@ -14,10 +14,10 @@ from traceview_parsers.kineto.columns import Array, Growing, Interner, dictionar
 from traceview_parsers.kineto.comms import CommStore
 from traceview_parsers.kineto.events import MISSING, Events, integers
 from traceview_parsers.kineto.host import identity
+from traceview_parsers.limits import OVERFLOW_NS
 
 RECORDS = ("kernel", "memcpy", "memset")
 _CLASSIFY = (kernels.kernel, kernels.copy, kernels.memset)
-_OVERFLOW_NS = 1000  # records on a stream may overlap by so much
 
 
 @dataclass
@@ -160,7 +160,7 @@ class GpuStore:
         here, after = order[:-1], order[1:]
         same = (rows["stream"][here] == rows["stream"][after]) & (rows["device"][here] == rows["device"][after])
         same &= (rows["correlation"][here] != rows["correlation"][after]) | (rows["correlation"][here] <= 0)
-        over = same & (rows["end"][here] > rows["start"][after] + _OVERFLOW_NS)
+        over = same & (rows["end"][here] > rows["start"][after] + OVERFLOW_NS)
         at, limit = here[over], rows["start"][after[over]]
         self.facts.clipped = len(at)
         self.facts.clipped_ns = int((rows["end"][at] - limit).sum())

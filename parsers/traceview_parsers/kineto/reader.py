@@ -25,7 +25,8 @@ from traceview_parsers.kineto.events import MAX_US, MISSING, Events, integers, t
 from traceview_parsers.kineto.gpu import RECORDS, GpuStore
 from traceview_parsers.kineto.host import HostStore, step_marks
 from traceview_parsers.kineto.stream import EventStream
-from traceview_parsers.kineto.vicinity import MAX_FAR, Vicinity
+from traceview_parsers.kineto.vicinity import Vicinity
+from traceview_parsers.limits import MAX_FAR
 from traceview_parsers.reader import Progress, ReadOptions
 
 # Category -> role. Capitals: torch 1.8-1.9.

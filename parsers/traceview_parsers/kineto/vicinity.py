@@ -6,9 +6,7 @@ import numpy as np
 
 from traceview_parsers.kineto.columns import Array
 from traceview_parsers.kineto.events import MISSING, Events, to_ns
-
-SPAN_NS = 30 * 86_400 * 1_000_000_000  # no profiler records for a month
-MAX_FAR = 0.01  # a larger share is no damage: the file mixes two clocks
+from traceview_parsers.limits import SPAN_NS
 
 
 class Vicinity:

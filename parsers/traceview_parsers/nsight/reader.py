@@ -126,6 +126,9 @@ class ReportReader:
                 "NCCL ranges without message sizes and communicators: export with `nsys export --include-blobs=true`"
             )
         warnings += [f"{table} could not be read to its end" for table in self.source.damage]
+        if odd := self.source.odd:
+            which = ", ".join(f"{column} {n}" for column, n in odd.most_common(5))
+            warnings.append(f"{odd.total()} values are no numbers where numbers belong, read as not told: {which}")
         warnings = [w for w in warnings if w not in self._said]  # what is true of the file is said once
         self._said.update(warnings)
         devices = sorted(process.gpu.sizes, key=lambda d: (-process.gpu.sizes[d], d))
