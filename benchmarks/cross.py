@@ -118,7 +118,8 @@ def measure(ranks: int, count: int) -> dict[str, float]:
     waited = waits(c, found, clock.base)
     lap("waits")
     rows = np.flatnonzero((waited.phases.wait_end > c.start) & (waited.phases.sub == NXN))
-    pieces = WaitPieces(c.rank[rows], step[rows], c.start[rows], waited.phases.wait_end[rows], rows)
+    rows = rows.astype(np.int32)
+    pieces = WaitPieces(c.start[rows], waited.phases.wait_end[rows], rows)
     first = np.flatnonzero(np.diff(step, prepend=-1) != 0)
     last = np.append(first[1:], len(step))
     windows = Windows(

@@ -95,16 +95,14 @@ class Job:
                 self.columns[key][i] = true + round(extra)
 
 
-def exposed(table: Any, step: Any, phases: Any) -> WaitPieces:
+def exposed(table: Any, phases: Any) -> WaitPieces:
     """Every wait as an exposed piece (nothing else runs beside the collectives of these jobs)."""
     start = table["start"].to_numpy()
     rows = np.flatnonzero(phases.wait_end > start)
     return WaitPieces(
-        rank=table["rank"].to_numpy().astype(np.int64)[rows],
-        step=step[rows],
         start=start[rows],
         end=phases.wait_end[rows],
-        row=rows,
+        row=rows.astype(np.int32),
     )
 
 
@@ -249,7 +247,7 @@ def analyse(
     clock = align(table, found, hosts)
     waited = waits(table, found, clock.base)
     windows = windows or step_windows(table, step)
-    pieces = exposed(table, step, waited.phases)
+    pieces = exposed(table, waited.phases)
     facts = Facts(
         columns(table),
         found,

@@ -22,7 +22,7 @@ US = 1000
 def ledger(table, step, world, **more):
     found = match(table, step, world)
     got = waits(table, found, eps_ns=0)
-    return blame(exposed(table, step, got.phases), table, found, got, step, **more)
+    return blame(exposed(table, got.phases), table, found, got, step, **more)
 
 
 def test_scenarios(shared_dir):
@@ -76,7 +76,7 @@ def test_only_exposed_waiting_is_in_the_ledger():
     found = match(table, step, 3)
     got = waits(table, found)
     one = np.array([0])
-    pieces = WaitPieces(one, one, np.array([6]), np.array([10]), one)
+    pieces = WaitPieces(np.array([6]), np.array([10]), one)
     book = blame(pieces, table, found, got, step)
     assert book.direct.tolist() == [0, 2, 2]
     assert book.inclusive.tolist() == [0, 5, 5]

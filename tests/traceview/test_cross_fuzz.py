@@ -54,7 +54,7 @@ def everything(rows, hosts, anchored):
     found = match(table, step, 5, hosts, anchored=anchored)
     clock = align(table, found, hosts)
     waited = waits(table, found, clock.base)
-    pieces = exposed(table, step, waited.phases)
+    pieces = exposed(table, waited.phases)
     c = columns(table)
     ledger = blame(pieces, c, found, waited, step)
     windows = step_windows(table, step)

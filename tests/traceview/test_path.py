@@ -41,7 +41,7 @@ def facts_of(s):
         phase = [min((c for c, a, b in spans if a <= t < b), default=CODE["idle_unknown"]) for t in cuts[:-1]]
         return Segments(np.array(cuts), np.array(phase, np.int8))
 
-    return Facts(columns(table), found, waited, WaitPieces(no, no, no, no, no), s.windows(), step, segments)
+    return Facts(columns(table), found, waited, WaitPieces(no, no, no), s.windows(), step, segments)
 
 
 def test_worked_examples(shared_dir):

@@ -29,7 +29,7 @@ def test_nothing_matched_is_a_table_of_no_instances():
         found, got = both(table)
         assert len(got.instances) == len(found.size) == 0
         assert got.phases.wait_end.tolist() == table["start"].to_pylist()
-        assert len(got.instances.line.row) == 0
+        assert len(got.instances.rows) == 0
 
 
 def test_scenarios(shared_dir):

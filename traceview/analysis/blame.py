@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from traceview.analysis.groups import KIND, ONE_TO_N, Columns, columns
+from traceview.analysis.instances import Block, Instances, ranges
 from traceview.analysis.shares import Waiting, split, whole
-from traceview.analysis.types import NXN, Bools, Floats, Ints, Matches, WaitPieces
-from traceview.analysis.waits import Instances, Waits
+from traceview.analysis.types import NXN, Bools, Floats, Ints, Matches, Phases, Rows, WaitPieces
+from traceview.analysis.waits import Waits
 
 
 @dataclass(frozen=True)
@@ -56,85 +58,168 @@ def blame(
     c = collectives if isinstance(collectives, Columns) else columns(collectives)
     found, phases = waited.instances, waited.phases
     ranks = int(c.rank.max(initial=-1)) + 1
-    exposed = _owed(c, matches, found, pieces.row, pieces.start, pieces.end)
-    exposed = exposed.take(phases.sub[exposed.row] == NXN)
-    waiter = _by_rank(c.rank[exposed.row], exposed.u1 - exposed.u0, ranks)
     clean = ~matches.ambiguous & (found.violations == 0)
-    sure = matches.full & clean
-    low = exposed.take((~matches.full & clean)[exposed.instance])
-    exposed = exposed.take(sure[exposed.instance])
-    share = owed_by(found, exposed, len(c))
-    low_share = owed_by(found, low, len(c)) if len(low.row) else np.broadcast_to(0.0, len(c))
-    culprit, owed_ns = _round(c, found, share, step_of_row, exposed)
-    last = _last(c, found, exposed, ranks)
-    del exposed  # tens of bytes per row: not beside those of the inclusive figures
+    sure, low = matches.full & clean, ~matches.full & clean
+    exposed = _Exposed.of(ranks, len(c), len(found), partial=bool(low.any()))
+    waits = Stretches.of(matches, pieces.row, pieces.start, pieces.end)
+    for some, owed, _ in waits.blocks(c, found):
+        exposed.add(c, found, some, owed.take(phases.sub[owed.row] == NXN), (sure, low))
+    culprit, owed_ns = _round(c, found, exposed.share, step_of_row, exposed.blamed)
     ok = sure & (phases.sub[found.last] == NXN)
     if used is not None:
         ok &= used[found.last]
     tail = c.rank[found.last]
-    member = found.member & ok[found.number]
     return Ledger(
         direct=_by_rank(culprit, owed_ns, ranks),
-        inclusive=_inclusive(c, found, _every(c, matches, waited, sure, used), ranks),
-        last=last,
+        inclusive=_inclusive(c, found, phases, sure, used),
+        last=exposed.last,
         marginal=_by_rank(tail[ok], found.marginal[ok], ranks),
-        waited=waiter,
-        at_least=_rounded(c, low_share, low, ranks),
+        waited=exposed.waited,
+        at_least=_whole_by_rank(c, exposed.low_share, exposed.at_least, ranks),
         last_count=np.bincount(tail[ok & (found.waited > 0)], minlength=ranks).astype(np.int64),
-        instances=np.bincount(c.rank[found.rows[member]], minlength=ranks).astype(np.int64),
-        total=int(waiter.sum()),
-        unblamed=int(waiter.sum() - owed_ns.sum()),
-        row_ns=share,
-        row_at_least=low_share,
+        instances=_taken_part(c, found, ok, ranks),
+        total=int(exposed.waited.sum()),
+        unblamed=int(exposed.waited.sum() - owed_ns.sum()),
+        row_ns=exposed.share,
+        row_at_least=exposed.low_share,
     )
 
 
-def _inclusive(c: Columns, found: Instances, every: Waiting, ranks: int) -> Ints:
-    return _rounded(c, owed_by(found, every, len(c)), every, ranks)
+@dataclass
+class _Exposed:
+    """Sums over the exposed straggler waits, ns."""
+
+    share: Floats
+    """per collectives row: what it owes of waits in fully observed instances"""
+    low_share: Floats
+    """the same of partly observed ones"""
+    blamed: Ints
+    """per instance: its waits, if it is fully observed"""
+    waited: Ints
+    """by rank that waits"""
+    last: Ints
+    """by rank: everything to the last member"""
+    at_least: int = 0
+
+    @classmethod
+    def of(cls, ranks: int, rows: int, instances: int, *, partial: bool) -> _Exposed:
+        none = np.zeros(rows) if partial else np.broadcast_to(0.0, rows)
+        blamed, waited, last = (np.zeros(n, np.int64) for n in (instances, ranks, ranks))
+        return cls(np.zeros(rows), none, blamed, waited, last)
+
+    def add(self, c: Columns, found: Instances, some: Block, owed: Waiting, sure_low: tuple[Bools, Bools]) -> None:
+        """Take in the waits of a block of instances."""
+        ranks = len(self.waited)
+        self.waited += _by_rank(c.rank[owed.row], owed.u1 - owed.u0, ranks)
+        sure, low = (owed.take(keep[some.instances][owed.instance]) for keep in sure_low)
+        ns = sure.u1 - sure.u0
+        self.blamed[some.instances] = np.bincount(sure.instance, ns, len(some.instances))
+        self.last += _by_rank(c.rank[_last(found, some, sure)], ns, ranks)
+        np.add.at(self.share, *charges(found, some, sure))
+        if len(low.row):
+            np.add.at(self.low_share, *charges(found, some, low))
+            self.at_least += int((low.u1 - low.u0).sum())
 
 
-def _every(c: Columns, m: Matches, waited: Waits, sure: Bools, used: Bools | None) -> Waiting:
-    """All straggler waits of used rows in sure instances, hidden or not."""
-    phases = waited.phases
-    fit = (phases.wait_end > c.start) & (phases.sub == NXN) & np.append(sure, False)[m.instance]
-    rows = np.flatnonzero(fit if used is None else fit & used)
-    return _owed(c, m, waited.instances, rows, c.start[rows], phases.wait_end[rows])
+@dataclass(frozen=True)
+class Stretches:
+    """Waits of collectives rows, [start, end) on the rank's local axis, and their order by instance."""
+
+    row: Rows
+    start: Ints
+    end: Ints
+    order: Rows
+    count: Ints
+    """per instance: how many waits"""
+
+    @classmethod
+    def of(cls, m: Matches, row: Rows, start: Ints, end: Ints) -> Stretches:
+        number = m.instance[row].astype(np.int32)
+        order = np.argsort(number, kind="stable").astype(np.int32)
+        return cls(row, start, end, order, np.bincount(number, minlength=len(m.size)))
+
+    def blocks(self, c: Columns, found: Instances) -> Iterator[tuple[Block, Waiting, Ints]]:
+        """(some instances, their waits, index of each wait), for all instances that somebody waits in."""
+        touched = np.flatnonzero(self.count)
+        waits = np.append(0, np.cumsum(self.count[touched]))
+        members = np.append(0, np.cumsum(np.diff(found.first)[touched]))
+        for a, b in ranges(np.maximum(waits, members)):
+            at = self.order[waits[a] : waits[b]].astype(np.int64)
+            row, local = self.row[at].astype(np.int64), np.repeat(np.arange(b - a), self.count[touched[a:b]])
+            yield found.block(touched[a:b]), _waiting(c, found, row, local, (self.start[at], self.end[at])), at
 
 
-def _owed(c: Columns, m: Matches, found: Instances, row: Ints, start: Ints, end: Ints) -> Waiting:
-    """Pieces of waiting as time left, within what the row still had to wait."""
-    ahead = found.ahead[row]
-    u1 = ahead - (start - c.start[row])
-    return Waiting(row, m.instance[row], np.maximum(u1 - (end - start), 0), np.maximum(u1, 0))
+def _waiting(c: Columns, found: Instances, row: Ints, local: Ints, stretch: tuple[Ints, Ints]) -> Waiting:
+    """Stretches of waiting as time left, within what the row still had to wait."""
+    u1 = found.ahead[row] - (stretch[0] - c.start[row])
+    return Waiting(row, local, np.maximum(u1 - (stretch[1] - stretch[0]), 0), np.maximum(u1, 0))
 
 
-def owed_by(found: Instances, owed: Waiting, rows: int, weight: Floats | None = None) -> Floats:
-    """What each of ``rows`` collectives rows owes of the waits, in ns; a root owes the waits of its receivers."""
-    out = np.zeros(rows)
-    root = found.root[owed.instance]
-    rooted = ONE_TO_N[found.kind[owed.instance]] & (root >= 0) & (root != owed.row)
-    if rooted.any():
-        length = (owed.u1 - owed.u0)[rooted] * (1.0 if weight is None else weight[rooted])
-        out += np.bincount(root[rooted], length, rows)
-        weight = None if weight is None else weight[~rooted]
-        owed = owed.take(~rooted)
-    out[found.line.row] += split(found.line, owed, weight)
+def charges(found: Instances, some: Block, owed: Waiting, weight: Floats | None = None) -> tuple[Ints, Floats]:
+    """(collectives rows, ns) of what members owe of the waits of their instances; a row may come several times.
+
+    A root owes the waits of its receivers; everywhere else the later members share.
+    """
+    at = some.instances[owed.instance]
+    root = found.root[at]
+    rooted = ONE_TO_N[found.kind[at]] & (root >= 0) & (root != owed.row)
+    length = (owed.u1 - owed.u0)[rooted] * (1.0 if weight is None else weight[rooted])
+    rest = owed.take(~rooted)
+    if not len(rest.row):
+        return root[rooted], length
+    line = some.line(found.ahead)
+    shared = split(line, rest, None if weight is None else weight[~rooted])
+    return np.append(root[rooted], line.row), np.append(length, shared)
+
+
+def _last(found: Instances, some: Block, owed: Waiting) -> Ints:
+    """Row of the last member of the instance of each wait (the root for its receivers)."""
+    at = some.instances[owed.instance]
+    root = found.root[at]
+    rooted = ONE_TO_N[found.kind[at]] & (root >= 0) & (root != owed.row)
+    return np.where(rooted, root, found.last[at])
+
+
+def _inclusive(c: Columns, found: Instances, phases: Phases, sure: Bools, used: Bools | None) -> Ints:
+    """By rank: what it owes of all straggler waits of used rows in sure instances, hidden or not."""
+    ranks = int(c.rank.max(initial=-1)) + 1
+    share, total = np.zeros(ranks), 0
+    for some in found.blocks():
+        row = some.rows
+        fit = (phases.wait_end[row] > c.start[row]) & (phases.sub[row] == NXN) & sure[some.number]
+        fit &= True if used is None else used[row]
+        row = row[fit]
+        owed = _waiting(c, found, row, some.local[fit], (c.start[row], phases.wait_end[row]))
+        total += int((owed.u1 - owed.u0).sum())
+        rows, ns = charges(found, some, owed)
+        share += np.bincount(c.rank[rows], ns, ranks)
+    return whole(share, np.zeros(ranks, np.int64), np.array([total])) if ranks else np.zeros(0, np.int64)
+
+
+def _taken_part(c: Columns, found: Instances, ok: Bools, ranks: int) -> Ints:
+    """By rank: in how many of the instances ``ok`` it is a member."""
+    out = np.zeros(ranks, np.int64)
+    for some in found.blocks():
+        out += np.bincount(c.rank[some.rows[some.member & ok[some.number]]], minlength=ranks)
     return out
 
 
-def _round(c: Columns, found: Instances, share: Floats, step_of_row: Ints, exposed: Waiting) -> tuple[Ints, Ints]:
+def _round(c: Columns, found: Instances, share: Floats, step_of_row: Ints, blamed: Ints) -> tuple[Ints, Ints]:
     """(rank, whole ns) with blame per class, step and rank; each (class, step) sums to its exposed waits exactly."""
-    lead = found.rows[found.first[:-1]]
-    step = step_of_row[lead]
+    step = step_of_row[found.rows[found.first[:-1]]].astype(np.int64)
     low = int(step.min(initial=0))
     span = int(step.max(initial=0)) - low + 1
     family = (found.group + 1) * len(KIND) + found.kind
     pair, cell = np.unique(family * span + (step - low), return_inverse=True)
-    total = np.bincount(cell[exposed.instance], exposed.u1 - exposed.u0, len(pair)).astype(np.int64)
+    total = np.bincount(cell, blamed, len(pair)).astype(np.int64)
     ranks = int(c.rank.max(initial=-1)) + 1
-    some = np.flatnonzero(share[found.rows] > 0)
-    rows = found.rows[some]
-    there, amount = sums(cell[found.number[some]] * ranks + c.rank[rows], share[rows], len(pair) * ranks)
+    parts = []
+    for some in found.blocks():
+        owes = share[some.rows]
+        key = cell[some.number] * ranks + c.rank[some.rows]
+        parts.append(sums(key[owes > 0], owes[owes > 0], len(pair) * ranks))
+    keys = np.concatenate([np.zeros(0, np.int64), *(key for key, _ in parts)])
+    there, amount = sums(keys, np.concatenate([np.zeros(0), *(ns for _, ns in parts)]), len(pair) * ranks)
     at = there // max(ranks, 1)
     return there % max(ranks, 1), whole(amount, at, total)
 
@@ -155,17 +240,9 @@ def _by_rank(rank: Ints, ns: Ints, ranks: int) -> Ints:
     return out
 
 
-def _rounded(c: Columns, share: Floats, owed: Waiting, ranks: int) -> Ints:
-    """What every rank owes of the waits, in whole ns that sum to them."""
-    if not len(owed.row):
+def _whole_by_rank(c: Columns, share: Floats, total: int, ranks: int) -> Ints:
+    """What every rank owes, in whole ns that sum to ``total``."""
+    if not total:
         return np.zeros(ranks, np.int64)
     amount: Floats = np.bincount(c.rank, share, ranks).astype(np.float64)
-    return whole(amount, np.zeros(ranks, np.int64), np.array([int((owed.u1 - owed.u0).sum())]))
-
-
-def _last(c: Columns, found: Instances, owed: Waiting, ranks: int) -> Ints:
-    """Everything to the last member of the instance (the root for its receivers)."""
-    root = found.root[owed.instance]
-    rooted = ONE_TO_N[found.kind[owed.instance]] & (root >= 0) & (root != owed.row)
-    culprit = np.where(rooted, root, found.last[owed.instance])
-    return _by_rank(c.rank[culprit], owed.u1 - owed.u0, ranks)
+    return whole(amount, np.zeros(ranks, np.int64), np.array([total]))

@@ -185,18 +185,19 @@ def phase_spans(segments: Segments, phase: int) -> Spans:
 
 def _waits(lane: _Lane, record: RankRecord, windows: Windows, segments: Segments) -> WaitPieces:
     """Exposed waiting by window and by the operation with the latest end of waiting, METHODS e.3."""
-    starts, ends = windows.start[lane.window], windows.end[lane.window]
-    out: list[tuple[Ints, Ints, Ints, Ints]] = []
+    used = lane.window[windows.used[lane.window]]
+    starts, ends = windows.start[used], windows.end[used]
+    out: list[tuple[Ints, Ints, Ints]] = []
     for phase in _WAITS:
         mine = np.flatnonzero(lane.moves.phase == phase)
         s, e, op = owners(lane.moves.start[mine], lane.moves.end[mine])
         who, _, s, e = crossings(s, e, phase_spans(segments, phase))
-        which, piece, s, e = crossings(starts, ends, Spans(s, e))
+        _, piece, s, e = crossings(starts, ends, Spans(s, e))
         row = record.phases.row[lane.rows[lane.moves.row[mine[op[who[piece]]]]]]
-        out.append((windows.step[lane.window[which]], s, e, row))
-    step, start, end, row = (np.concatenate(parts) for parts in zip(*out, strict=True))
+        out.append((s, e, row))
+    start, end, row = (np.concatenate(parts) for parts in zip(*out, strict=True))
     order = np.argsort(start, kind="stable")
-    return WaitPieces(np.full(len(step), record.rank), step[order], start[order], end[order], row[order])
+    return WaitPieces(start[order], end[order], row[order].astype(np.int32))
 
 
 def _exposed(lane: _Lane, segments: Segments, used: Spans, rows: int) -> Ints:

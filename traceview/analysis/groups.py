@@ -123,7 +123,10 @@ def _dictionary(column: Any) -> tuple[Ints, list[Any]]:
     flat = column.combine_chunks()
     if not hasattr(flat, "indices"):
         flat = flat.dictionary_encode()
-    return _plain(flat.indices).astype(np.int64, copy=False), flat.dictionary.to_pylist()
+    values = flat.dictionary.to_pylist()
+    if len(values) == 1 and not flat.null_count:  # one value takes no memory
+        return np.broadcast_to(np.int64(0), len(column)), values
+    return _plain(flat.indices).astype(np.int64, copy=False), values
 
 
 def _groups(table: Any, rank: Ints) -> tuple[Ints, list[Group]]:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview.analysis.groups import NONE, Columns
+from traceview.analysis.instances import Instances, ranges
 from traceview.analysis.leaftime import LeafTime, SegmentSource
-from traceview.analysis.shares import Axis
 from traceview.analysis.types import Bools, Ints, Matches, Windows
-from traceview.analysis.waits import Instances
 from traceview.schema import LEAVES
 
 WAIT = LEAVES.index("comm_wait")
@@ -44,13 +43,6 @@ class Terms:
     """what the two already differed by at the last common end"""
     known: Bools
     """both ranks have segments"""
-
-
-def references(line: Axis) -> Ints:
-    """Per element of ``line``: the row of the member with the lower median arrival of its instance."""
-    middle = (line.head[:-1] + line.head[1:]) // 2
-    out: Ints = line.row[middle[line.instance]]
-    return out
 
 
 def fixed_reference(c: Columns, rows: Ints, medians: Ints, found: Instances, m: Matches) -> Ints:
@@ -154,25 +146,38 @@ def blocking(c: Columns, ranks: Ints, source: SegmentSource) -> Bools:
 
 def _previous(c: Columns, usable: Bools, rows: Ints, group: Ints) -> Ints:
     """Last usable row of the same rank in ``group`` that ended before the begin of each row, -1 = none."""
-    ranks = int(c.rank.max()) + 1
-    take = np.zeros(ranks, np.bool_)
-    take[c.rank[rows]] = True
-    pool = np.flatnonzero(take[c.rank] & usable)
+    out = np.full(len(rows), NONE)
+    head = np.searchsorted(c.rank, np.arange(int(c.rank.max(initial=-1)) + 2))  # rows are in rank order
+    rank = c.rank[rows]
+    for low, high in ranges(head):
+        mine = np.flatnonzero((rank >= low) & (rank < high))
+        if len(mine):
+            pool = head[low] + np.flatnonzero(usable[head[low] : head[high]])
+            out[mine] = _previous_of(c, pool, rows[mine], group[mine])
+    return out
+
+
+def _previous_of(c: Columns, pool: Ints, rows: Ints, group: Ints) -> Ints:
+    """The same of rows whose ranks have the usable rows ``pool``."""
     if not len(pool):
         return np.full(len(rows), NONE)
-    zero = np.zeros(ranks, np.int64)  # by rank: hosts may count from different epochs
-    zero[c.rank[::-1]] = c.start[::-1]
-    lane, query = (c.group[pool] + 1) * ranks + c.rank[pool], (group + 1) * ranks + c.rank[rows]
+    low, high = c.rank[pool[0]], c.rank[pool[-1]]
+    # hosts may count from different epochs: times since the first row of the rank
+    zero = c.start[np.searchsorted(c.rank, np.arange(low, high + 1))]
+    ranks = int(high - low) + 1
+    inside = np.clip(c.rank[rows] - low, 0, ranks - 1)
+    within = c.rank[rows] - low == inside
+    lane, query = (c.group[pool] + 1) * ranks + c.rank[pool] - low, (group + 1) * ranks + inside
     lanes, dense = np.unique(lane, return_inverse=True)
-    since = c.end[pool] - zero[c.rank[pool]]
-    span = int(max(since.max(), (c.start[rows] - zero[c.rank[rows]]).max())) + 2
+    since, begin = c.end[pool] - zero[c.rank[pool] - low], c.start[rows] - zero[inside]
+    span = int(max(since.max(), begin.max())) + 2
     key = dense * span + since
     order = np.argsort(key, kind="stable")
     at = np.minimum(np.searchsorted(lanes, query), len(lanes) - 1)
-    hit = np.searchsorted(key[order], at * span + (c.start[rows] - zero[c.rank[rows]]), side="right") - 1
-    row = pool[order[np.maximum(hit, 0)]]
-    ok = (hit >= 0) & (lanes[at] == query) & (dense[order[np.maximum(hit, 0)]] == at) & (row != rows)
-    return np.where(ok, row, NONE)
+    hit = np.searchsorted(key[order], at * span + begin, side="right") - 1
+    near = order[np.maximum(hit, 0)]
+    ok = (hit >= 0) & (lanes[at] == query) & (dense[near] == at) & (pool[near] != rows) & within
+    return np.where(ok, pool[near], NONE)
 
 
 def terms(c: Columns, late: Arrivals, source: SegmentSource) -> Terms:

@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from traceview.analysis.blame import Ledger, owed_by
+from traceview.analysis.blame import Ledger, Stretches, charges
 from traceview.analysis.groups import Columns
-from traceview.analysis.lateness import WAIT, Arrivals, arrivals, fixed_reference, references, terms
+from traceview.analysis.lateness import WAIT, Arrivals, arrivals, fixed_reference, terms
 from traceview.analysis.leaftime import SegmentSource
-from traceview.analysis.shares import Waiting, whole
+from traceview.analysis.shares import whole
 from traceview.analysis.types import P2P, Floats, Ints, Matches, WaitPieces, Windows
 from traceview.analysis.waits import Waits
 
 HOPS = 64  # a chain of waits longer than this keeps its rest where it is
 COVER = 0.95  # share of the blame whose chains are followed; the small rest stays direct
 MOST_ROWS = 100_000
+RATE = 1e-12  # less of a wait is not handed on: what is left of a difference of sums
 TINY = 1e-5  # share of the blame that is not worth another hop
 
 
@@ -58,43 +59,37 @@ def origin_at_least(facts: Facts, ledger: Ledger) -> Ints:
 
 def _follow(facts: Facts, row_ns: Floats, by_rank_ns: Ints) -> Ints:
     """Amounts per collectives row, handed on to where the lateness began; by rank."""
-    c, total = facts.c, int(by_rank_ns.sum())
+    c, total, ranks = facts.c, int(by_rank_ns.sum()), len(by_rank_ns)
     if not total:
-        return np.zeros(len(by_rank_ns), np.int64)
-    rows, medians = late_rows(facts, row_ns)
-    passing = _passing(facts, rows, medians)
-    pieces = _by_time(facts)
-    amount = row_ns.copy()
-    settled = np.zeros(len(c))
-    for _ in range(HOPS):
-        moved = np.zeros(len(c))
-        if len(passing.row):
-            moved[passing.row] = amount[passing.row] * passing.share
-        settled += amount - moved
-        if moved.sum() < 1.0 + TINY * total:
-            settled += moved
-            amount = np.zeros(len(c))
+        return np.zeros(ranks, np.int64)
+    passing = _passing(facts, *late_rows(facts, row_ns))
+    waits = _Waits.of(facts)
+    amount, settled = row_ns, np.zeros(ranks)
+    passer = c.rank[passing.row]
+    for hop in range(HOPS):
+        moved = amount[passing.row] * passing.share
+        settled += np.bincount(c.rank, amount, ranks)
+        if hop == HOPS - 1 or moved.sum() < 1.0 + TINY * total:
             break
-        amount = _hand_on(facts, pieces, passing, moved)
+        amount = _hand_on(facts, waits, passing, moved)
         # waits that nobody can be named for stay with the late rank
-        settled += _returned(moved, amount)
-    settled += amount
-    by_rank: Floats = np.bincount(c.rank, settled, len(by_rank_ns)).astype(np.float64)
-    return whole(by_rank, np.zeros(len(by_rank), np.int64), np.array([total]))
+        lost = max(moved.sum() - amount.sum(), 0.0)
+        settled -= np.bincount(passer, moved * (1 - lost / moved.sum()), ranks)
+    return whole(np.maximum(settled, 0.0), np.zeros(ranks, np.int64), np.array([total]))
 
 
 def late_rows(facts: Facts, owed: Floats) -> tuple[Ints, Ints]:
     """(rows that owe most of the blame, row of the median member of each)."""
-    line = facts.waited.instances.line
-    rows, medians = line.row, references(line)
-    take = np.flatnonzero((owed[rows] > 0) & (rows != medians))
-    if len(take) > MOST_ROWS:
-        amount = owed[rows[take]]
-        take = take[amount >= np.partition(amount, len(amount) - MOST_ROWS)[len(amount) - MOST_ROWS]]
-    order = take[np.argsort(-owed[rows[take]], kind="stable")]
-    total = np.cumsum(owed[rows[order]])
-    keep = order[: int(np.searchsorted(total, COVER * total[-1])) + 1] if len(order) else order
-    return rows[keep], medians[keep]
+    found, instance = facts.waited.instances, facts.matches.instance
+    rows = np.flatnonzero(owed > 0)
+    rows = rows[rows != found.median[instance[rows]]]
+    if len(rows) > MOST_ROWS:
+        amount = owed[rows]
+        rows = rows[amount >= np.partition(amount, len(amount) - MOST_ROWS)[len(amount) - MOST_ROWS]]
+    rows = rows[np.argsort(-owed[rows], kind="stable")]
+    total = np.cumsum(owed[rows])
+    keep = rows[: int(np.searchsorted(total, COVER * total[-1])) + 1] if len(rows) else rows
+    return keep, found.median[instance[keep]]
 
 
 @dataclass(frozen=True)
@@ -127,66 +122,64 @@ def lateness_of(facts: Facts, rows: Ints, medians: Ints) -> Arrivals:
 
 
 @dataclass(frozen=True)
-class _Pieces:
-    """Exposed waits in order of (rank, start): their rank, bounds and row; ``head`` by rank."""
+class _Waits:
+    """Exposed waits in order of (rank, start)."""
 
-    rank: Ints
-    start: Ints
-    end: Ints
-    row: Ints
+    stretches: Stretches
     head: Ints
+    """by rank: its first wait"""
+    until: Ints
+    """length of all waits before each, ns; one more element at the end"""
+
+    @classmethod
+    def of(cls, facts: Facts) -> _Waits:
+        m, c, p = facts.matches, facts.c, facts.pieces
+        row, start, end = p.row, p.start, p.end
+        # of a partly observed instance the wait up to the last arrival seen is owed by members seen
+        sure = np.append(~m.ambiguous & (facts.waited.instances.violations == 0), False)[m.instance[row]]
+        if not sure.all():
+            row, start, end = row[sure], start[sure], end[sure]
+        rank = c.rank[row]
+        if ((rank[1:] < rank[:-1]) | ((rank[1:] == rank[:-1]) & (start[1:] < start[:-1]))).any():
+            order = np.lexsort((start, rank))
+            row, start, end, rank = row[order], start[order], end[order], rank[order]
+        head = np.searchsorted(rank, np.arange(int(c.rank.max(initial=-1)) + 2))
+        until = np.zeros(len(row) + 1, np.int64)
+        np.cumsum(end - start, out=until[1:])
+        return cls(Stretches.of(m, row, start, end), head, until)
 
 
-def _by_time(facts: Facts) -> _Pieces:
-    p, m = facts.pieces, facts.matches
-    # of a partly observed instance the wait up to the last arrival seen is owed by members seen
-    sure = np.append(~m.ambiguous & (facts.waited.instances.violations == 0), False)
-    take = np.flatnonzero(sure[m.instance[p.row]])
-    rank, start = p.rank[take], p.start[take]
-    if ((np.diff(rank) < 0) | ((np.diff(rank) == 0) & (np.diff(start) < 0))).any():
-        take = take[np.lexsort((start, rank))]
-    every = slice(None) if len(take) == len(p.rank) and (np.diff(take) > 0).all() else take
-    rank = p.rank[every]
-    top = int(rank.max(initial=-1)) + 2
-    return _Pieces(rank, p.start[every], p.end[every], p.row[every], np.searchsorted(rank, np.arange(top + 1)))
-
-
-def _hand_on(facts: Facts, pieces: _Pieces, passing: _Passing, moved: Floats) -> Floats:
+def _hand_on(facts: Facts, waits: _Waits, passing: _Passing, moved: Floats) -> Floats:
     """Amounts per row after one hop: each passing row spreads its share over its own waits in P, by their length."""
-    c = facts.c
+    c, found, own = facts.c, facts.waited.instances, waits.stretches
     out = np.zeros(len(c))
-    low, high = _ranges(c, pieces, passing)
-    total = np.append(0, np.cumsum(pieces.end - pieces.start))
-    length = total[high] - total[low]
-    rate = np.where(length > 0, moved[passing.row] / np.maximum(length, 1), 0.0)
-    change = np.bincount(low, rate, len(pieces.row) + 1) - np.bincount(high, rate, len(pieces.row) + 1)
-    weight = np.cumsum(change)[:-1]
-    take = np.flatnonzero(weight > 1e-12)
-    row, each = pieces.row[take], weight[take]
-    point = facts.waited.phases.sub[row] == P2P
-    if point.any():
-        peer = late_peer(facts, row[point])
-        ns = each[point] * (pieces.end - pieces.start)[take][point]
-        out += np.bincount(np.where(peer >= 0, peer, row[point]), ns, len(c))
-    take, row, each = take[~point], row[~point], each[~point]
-    ahead = facts.waited.instances.ahead[row]
-    u1 = np.maximum(ahead - (pieces.start[take] - c.start[row]), 0)
-    u0 = np.maximum(u1 - (pieces.end - pieces.start)[take], 0)
-    owed = Waiting(row, facts.matches.instance[row], u0, u1)
-    return out + owed_by(facts.waited.instances, owed, len(c), each)
+    low, high = _ranges(c, waits, passing)
+    length = waits.until[high] - waits.until[low]
+    rate = np.where(length > 0, moved / np.maximum(length, 1), 0.0)
+    each = np.zeros(len(own.row) + 1)
+    np.add.at(each, low, rate)
+    np.subtract.at(each, high, rate)
+    np.cumsum(each, out=each)
+    for some, owed, at in own.blocks(c, found):
+        keep = each[at] > RATE
+        weight, owed, at = each[at][keep], owed.take(keep), at[keep]
+        point = facts.waited.phases.sub[owed.row] == P2P
+        if point.any():
+            row, peer = owed.row[point], late_peer(facts, owed.row[point])
+            np.add.at(out, np.where(peer >= 0, peer, row), weight[point] * (own.end - own.start)[at[point]])
+        np.add.at(out, *charges(found, some, owed.take(~point), weight[~point]))
+    return out
 
 
-def _ranges(c: Columns, pieces: _Pieces, passing: _Passing) -> tuple[Ints, Ints]:
-    """Range of ``pieces`` inside P of every passing row."""
+def _ranges(c: Columns, waits: _Waits, passing: _Passing) -> tuple[Ints, Ints]:
+    """Range of the waits inside P of every passing row."""
     low, high = np.zeros(len(passing.row), np.int64), np.zeros(len(passing.row), np.int64)
     rank = c.rank[passing.row]
     for r in np.unique(rank).tolist():
-        if r + 1 >= len(pieces.head):
-            continue
         mine = np.flatnonzero(rank == r)
-        a, b = pieces.head[r], pieces.head[r + 1]
-        low[mine] = a + np.searchsorted(pieces.start[a:b], passing.start[mine], side="left")
-        high[mine] = a + np.searchsorted(pieces.end[a:b], c.start[passing.row[mine]], side="right")
+        a, b = waits.head[r], waits.head[r + 1]
+        low[mine] = a + np.searchsorted(waits.stretches.start[a:b], passing.start[mine], side="left")
+        high[mine] = a + np.searchsorted(waits.stretches.end[a:b], c.start[passing.row[mine]], side="right")
     return low, np.maximum(low, high)
 
 
@@ -196,9 +189,3 @@ def late_peer(facts: Facts, rows: Ints) -> Ints:
     sender, receiver = partners.sender[rows], partners.receiver[rows]
     pick = np.where((receiver < 0) | ((sender >= 0) & (ahead[sender] <= ahead[receiver])), sender, receiver)
     return pick
-
-
-def _returned(moved: Floats, arrived: Floats) -> Floats:
-    """What was passed on but reached nobody (no wait in P): back to where it came from, in proportion."""
-    lost = moved.sum() - arrived.sum()
-    return moved * (lost / moved.sum()) if lost > 0 and moved.sum() > 0 else np.zeros(len(moved))

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview.analysis.groups import KIND, NONE, POINT, Columns
-from traceview.analysis.types import Bools, Ints
+from traceview.analysis.types import Bools, Ints, Rows
 
 
 @dataclass(frozen=True)
 class Partners:
     """Per row of the collectives table: the row that sends to it and the row that receives from it (-1 = none)."""
 
-    sender: Ints
-    receiver: Ints
+    sender: Rows
+    receiver: Rows
+    missing: Bools
+    """a peer that the row tells was not seen"""
 
 
 def ends(c: Columns) -> tuple[Bools, Ints, Ints]:
@@ -54,20 +56,23 @@ def partners(c: Columns, instance: Ints) -> Partners:
     """Direct peers of every matched point-to-point row: the row of the peer rank in the same instance."""
     point, source, target = ends(c)
     rows = np.flatnonzero(point & (instance >= 0))
-    none = np.broadcast_to(np.int64(NONE), len(c))
+    none = np.broadcast_to(np.int32(NONE), len(c))
     if not len(rows):
-        return Partners(none, none)
+        return Partners(none, none, np.broadcast_to(np.False_, len(c)))
     span = int(max(c.rank[rows].max(), source[rows].max(), target[rows].max())) + 1
     key = instance[rows] * span + c.rank[rows]
     order = np.argsort(key, kind="stable")
-    sender, receiver = none.copy(), none.copy()
-    for peer, out in ((source, sender), (target, receiver)):
-        has = peer[rows] >= 0
-        want = instance[rows] * span + peer[rows]
-        at = np.minimum(np.searchsorted(key[order], want), len(rows) - 1)
-        found = has & (key[order][at] == want)
-        out[rows[found]] = rows[order[at[found]]]
-    return Partners(sender, receiver)
+    key, missing = key[order], np.zeros(len(c), np.bool_)
+    found = []
+    for peer in (source[rows], target[rows]):
+        want = instance[rows] * span + peer
+        at = np.minimum(np.searchsorted(key, want), len(rows) - 1)
+        hit = (peer >= 0) & (key[at] == want)
+        out = none.copy()
+        out[rows[hit]] = rows[order[at[hit]]]
+        missing[rows] |= (peer >= 0) & ~hit
+        found.append(out)
+    return Partners(found[0], found[1], missing)
 
 
 def components(count: int, first: Ints, second: Ints) -> Ints:

@@ -8,19 +8,15 @@ P(u1) - P(max(u0, x)) of it; sums over many waits need only the sorted ends.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from traceview.analysis.types import Bools, Floats, Ints
 
-BLOCK = 2_000_000  # waits looked at together
-
 
 @dataclass(frozen=True)
 class Axis:
-    """All instances on one line: members sorted by (instance, time left at arrival)."""
+    """Some instances on one line: members sorted by (instance, time left at arrival)."""
 
     row: Ints
     """collectives row of each member"""
@@ -28,18 +24,11 @@ class Axis:
     place: Ints
     """base of the instance + time left"""
     base: Ints
-    """per instance; one more element at the end"""
+    """per instance"""
     head: Ints
     """per instance: its first member here; one more element at the end"""
     integral: Floats
     """P at ``place``, from the start of the instance"""
-
-    @cached_property
-    def spot(self) -> Any:
-        """Per collectives row: where its member is here (0 for rows that are none)."""
-        out = np.zeros(int(self.row.max(initial=-1)) + 1, np.int32)
-        out[self.row] = np.arange(len(self.row), dtype=np.int32)
-        return out
 
 
 @dataclass(frozen=True)
@@ -48,6 +37,7 @@ class Waiting:
 
     row: Ints
     instance: Ints
+    """number on the line of members"""
     u0: Ints
     u1: Ints
 
@@ -60,21 +50,22 @@ class Waiting:
 
 def axis(row: Ints, number: Ints, ahead: Ints, instances: int) -> Axis:
     """The line of members: their collectives rows, instances (ascending) and times left at arrival (ns)."""
-    height = np.zeros(instances + 1, np.int64)
-    np.maximum.at(height[:-1], number, ahead + 1)
+    head = np.searchsorted(number, np.arange(instances + 1))
+    height = np.zeros(instances, np.int64)
+    some = np.flatnonzero(np.diff(head))
+    if len(some):
+        height[some] = np.maximum.reduceat(ahead, head[some]) + 1
     base = np.cumsum(height) - height
     place = base[number] + ahead
     order = np.argsort(place, kind="stable")
     place, row = place[order], row[order]
-    head = np.searchsorted(number, np.arange(instances + 1))
     late = np.arange(1, len(row) + 1) - head[number]
     step = np.zeros(len(row))
     np.divide(np.diff(place), late[:-1], out=step[1:])
-    step[head[:-1][np.diff(head) > 0]] = 0.0
+    step[head[some]] = 0.0
     np.cumsum(step, out=step)
     first = step[head[:-1].clip(max=max(len(row) - 1, 0))] if len(row) else step
-    step -= first[number]
-    return Axis(row, number, place, base, head, step)
+    return Axis(row, number, place, base, head, step - first[number])
 
 
 def split(line: Axis, waiting: Waiting, weight: Floats | None = None) -> Floats:
@@ -82,34 +73,22 @@ def split(line: Axis, waiting: Waiting, weight: Floats | None = None) -> Floats:
     size = len(line.row)
     sums, counts = np.zeros(size), np.zeros(size)
     for left, sign in ((waiting.u1, 1.0), (waiting.u0, -1.0)):
-        for low in range(0, len(left), BLOCK):
-            cut = low + np.flatnonzero(left[low : low + BLOCK] > 0)
-            if len(cut):
-                near, value = _integral_at(line, waiting.row[cut], waiting.instance[cut], left[cut])
-                each = np.full(len(cut), sign) if weight is None else sign * weight[cut]
-                _accumulate(sums, near, value * each)
-                _accumulate(counts, near, each)
-    owed = _from_here(line, sums)
-    owed -= line.integral * _from_here(line, counts)
+        cut = np.flatnonzero(left > 0)
+        if len(cut):
+            near, value = _integral_at(line, waiting.instance[cut], left[cut])
+            each = np.full(len(cut), sign) if weight is None else sign * weight[cut]
+            sums += np.bincount(near, value * each, size)
+            counts += np.bincount(near, each, size)
+    owed = _from_here(line, sums) - line.integral * _from_here(line, counts)
     return np.maximum(owed, 0.0, out=owed)
 
 
-def _accumulate(into: Floats, at: Ints, amount: Floats) -> None:
-    if len(at) < len(into) // 8:
-        np.add.at(into, at, amount)
-    else:
-        into += np.bincount(at, amount, len(into))
-
-
-def _integral_at(line: Axis, row: Ints, instance: Ints, left: Ints) -> tuple[Ints, Floats]:
+def _integral_at(line: Axis, instance: Ints, left: Ints) -> tuple[Ints, Floats]:
     """(the last member that stands at or below each time left, P there)."""
     at = line.base[instance] + left
-    near = line.spot[row].astype(np.int64)
-    odd = np.flatnonzero(line.place[near] != at)  # a piece that does not begin with its record
-    near[odd] = np.searchsorted(line.place, at[odd], side="right") - 1
-    value = line.integral[near]
-    sharers = near[odd] - line.head[instance[odd]] + 1
-    value[odd] += (at[odd] - line.place[near[odd]]) / sharers
+    near = np.searchsorted(line.place, at, side="right") - 1
+    sharers = near - line.head[instance] + 1
+    value = line.integral[near] + (at - line.place[near]) / sharers
     return near, value
 
 

@@ -10,13 +10,12 @@ import numpy as np
 from traceview import units
 from traceview.analysis.blame import Ledger
 from traceview.analysis.cause import Cause, explain, sentence
-from traceview.analysis.groups import KIND, N_X_N, Columns
-from traceview.analysis.lateness import references
+from traceview.analysis.groups import KIND, Columns
 from traceview.analysis.lateshare import Lateness, lateness, step_lengths
 from traceview.analysis.match import K4
 from traceview.analysis.origin import Facts, origin_at_least
 from traceview.analysis.places import places
-from traceview.analysis.shares import Axis
+from traceview.analysis.tally import Tally, tally
 from traceview.analysis.timebase import TimeBase
 from traceview.analysis.types import Floats, Ints
 from traceview.config import DEFAULT, Config
@@ -62,9 +61,8 @@ def find(
 ) -> Stragglers:
     """Stragglers of the steps ``used``. ``origin``: origin blame by rank (``origin.origin``)."""
     c = facts.c
-    line = facts.waited.instances.line
-    medians = references(line)
-    late = lateness(facts, line, medians, clocks.base, used, config)
+    arrived = tally(facts, clocks.base, np.array(sorted(used), np.int64), config)
+    late = lateness(facts, arrived, used, config)
     blamed = origin + origin_at_least(facts, ledger)
     need = 2 if len(used) >= 3 else 1
     steps_late = late.late.sum(axis=1)
@@ -73,7 +71,7 @@ def find(
     fit = (steps_late >= need) & enough & own & (blamed > 0) & (late.clear > 0)
     listed = np.flatnonzero(fit & late.real)
     order = listed[np.lexsort((listed, -blamed[listed]))]
-    view = _View(facts, ledger, line, medians, late, clocks, len(used), config)
+    view = _View(facts, ledger, late, clocks, len(used), config)
     rows, relays = _without_relays([_row(view, r, int(blamed[r])) for r in order.tolist()])
     place = places({row.rank for row in rows}, clocks.hosts, c, config)
     for row in rows:
@@ -83,7 +81,7 @@ def find(
         notes.append(f"ranks {units.ranks(relays)} are late because they waited themselves: not listed as stragglers")
     steps, known = sorted(used), np.argwhere(~np.isnan(late.ns)).tolist()
     cells = {(r, steps[k]): int(late.ns[r, k]) for r, k in known}
-    return Stragglers(rows, _blame_rows(ledger, origin, clocks), _arrivals(facts, line, medians, used), notes, cells)
+    return Stragglers(rows, _blame_rows(ledger, origin, clocks), _arrivals(c, arrived), notes, cells)
 
 
 def _waiter_time(facts: Facts, ledger: Ledger, used: list[int]) -> Floats:
@@ -118,8 +116,6 @@ class _View:
 
     facts: Facts
     ledger: Ledger
-    line: Axis
-    medians: Ints
     late: Lateness
     clocks: Clocks
     steps: int
@@ -155,14 +151,12 @@ def _assumed(facts: Facts, rows: Ints, owed: Ints | Floats) -> bool:
 
 def _row(view: _View, rank: int, blamed: int) -> StragglerRow:
     facts, ledger, late, clocks, config = view.facts, view.ledger, view.late, view.clocks, view.config
-    c, line, medians, steps = facts.c, view.line, view.medians, view.steps
-    lower = ledger.at_least[rank] > 0
-    owed = (ledger.row_ns + ledger.row_at_least)[line.row]
-    own = np.flatnonzero((c.rank[line.row] == rank) & (owed > 0) & (line.row != medians))
-    cause = explain(facts, line.row[own], medians[own], owed[own], config)
+    steps, lower = view.steps, ledger.at_least[rank] > 0
+    rows, medians, owed = _owing(facts, ledger, rank)
+    cause = explain(facts, rows, medians, owed, config)
     typical = int(late.clear_ns[rank] / late.clear[rank])
     bound = clocks.bound(rank)
-    clear = bound is not None and typical > bound and not _assumed(facts, line.row[own], owed[own])
+    clear = bound is not None and typical > bound and not _assumed(facts, rows, owed)
     sure: Quality = "lower_bound" if lower else "proved" if clear else "estimated"
     steps_late = int(late.late[rank].sum())
     return StragglerRow(
@@ -186,6 +180,17 @@ def _row(view: _View, rank: int, blamed: int) -> StragglerRow:
         slowdown=cause.ratio if cause.cause == "compute_slower" else None,
         explanation=_explanation(view, rank, blamed, cause, sure),
     )
+
+
+def _owing(facts: Facts, ledger: Ledger, rank: int) -> tuple[Ints, Ints, Floats]:
+    """(rows with which the rank made others wait, row of the median member of each, ns that it owes)."""
+    instance = facts.matches.instance
+    rows = np.arange(*np.searchsorted(facts.c.rank, (rank, rank + 1)))  # in rank order
+    owed = ledger.row_ns[rows] + ledger.row_at_least[rows]
+    rows, owed = rows[owed > 0], owed[owed > 0]
+    medians = facts.waited.instances.median[instance[rows]]
+    own = rows != medians
+    return rows[own], medians[own], owed[own]
 
 
 def kind_of(late_steps: int, steps: int, config: Config = DEFAULT) -> str:
@@ -260,22 +265,14 @@ def _blame_rows(ledger: Ledger, origin: Ints, clocks: Clocks) -> list[BlameRow]:
     ]
 
 
-def _arrivals(facts: Facts, line: Axis, medians: Ints, used: list[int]) -> list[ArrivalRow]:
+def _arrivals(c: Columns, arrived: Tally) -> list[ArrivalRow]:
     """Mean lateness after the median member and times last, per (group, kind, rank): n x n kinds, used steps."""
-    c, found, m = facts.c, facts.waited.instances, facts.matches
-    take = (N_X_N[found.kind] & ~m.ambiguous & ~found.dark)[line.instance]
-    take &= np.isin(facts.step_of_row[line.row], used)
-    row, median, number = line.row[take], medians[take], line.instance[take]
-    if not len(row):
-        return []
-    ranks = int(c.rank.max()) + 1
-    key = ((c.group[row] + 1) * len(KIND) + c.kind[row]) * ranks + c.rank[row]
-    values, inverse, count = np.unique(key, return_inverse=True, return_counts=True)
-    total = np.bincount(inverse, np.maximum(found.ahead[median] - found.ahead[row], 0))
-    last = np.bincount(inverse, (found.last[number] == row) & (found.waited[number] > 0)).astype(np.int64)
-    mean = total / count
+    ranks = max(arrived.shape[0], 1)
+    key, inverse = np.unique(arrived.family * ranks + arrived.rank, return_inverse=True)
+    count, late, last = (np.bincount(inverse, x, len(key)) for x in (arrived.count, arrived.late, arrived.last))
+    mean = late / count
     shown = np.sort(np.argsort(-mean, kind="stable")[:MAX_ARRIVALS])
-    return [_arrival(c, values[i], ranks, int(count[i]), round(float(mean[i])), int(last[i])) for i in shown.tolist()]
+    return [_arrival(c, key[i], ranks, int(count[i]), round(float(mean[i])), int(last[i])) for i in shown.tolist()]
 
 
 def _arrival(c: Columns, key: int, ranks: int, n: int, mean: int, last: int) -> ArrivalRow:

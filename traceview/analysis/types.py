@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
+Rows = np.ndarray[Any, np.dtype[np.int32]]
+"""row numbers that are kept: half the memory, and never computed with"""
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 Codes = np.ndarray[Any, np.dtype[np.int8]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -91,13 +93,11 @@ class Phases:
 
 @dataclass(frozen=True)
 class WaitPieces:
-    """Exposed waiting: segments whose leaf is comm_wait, METHODS e.3, on the rank's local axis."""
+    """Exposed waiting in used windows: segments whose leaf is comm_wait, METHODS e.3, on the rank's local axis."""
 
-    rank: Ints
-    step: Ints
     start: Ints
     end: Ints
-    row: Ints
+    row: Rows
     """collectives row that the piece belongs to: the waiting instance with the latest L"""
 
 
@@ -152,7 +152,7 @@ class Decomposition:
     idle: list[IdleCause]
     segments: Segments
     waits: WaitPieces
-    """exposed waiting in the windows"""
+    """exposed waiting in the used windows"""
     exposed: Ints
     """per gpu_ops row of the rank: its exclusive share of comm_transfer, comm_unresolved or pcie_*, used windows"""
     tau_ns: int

@@ -3,88 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from traceview.analysis import p2p
 from traceview.analysis.groups import N_TO_ONE, N_X_N, NONE, ONE_TO_N, POINT, Columns, columns
-from traceview.analysis.shares import Axis, axis
+from traceview.analysis.instances import BLOCK, Block, Instances, block, ranges
 from traceview.analysis.timebase import TimeBase
-from traceview.analysis.types import NXN, P2P, TRANSFER, UNRESOLVED, Bools, Codes, Ints, Matches, Phases
+from traceview.analysis.types import NXN, P2P, TRANSFER, UNRESOLVED, Bools, Codes, Ints, Matches, Phases, Rows
 from traceview.config import DEFAULT, Config
 
 EARLIEST, LATEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class Instances:
-    """Matched instances; times on the common axis, ns; one element per instance unless said.
-
-    ``rows`` lists the collectives rows instance by instance, then by rank and start; instance i has
-    ``rows[first[i]:first[i + 1]]``.
-    """
-
-    rows: Ints
-    first: Ints
-    member: Bools
-    """per element of ``rows``: the first record of its rank (its begin is the arrival of the member)"""
-    kind: Codes
-    group: Ints
-    arrived: Ints
-    """L: the last arrival of the members seen"""
-    earliest: Ints
-    ended: Ints
-    """the last end"""
-    last: Ints
-    """collectives row of the last member to arrive (the lowest rank among equals)"""
-    transfer: Ints
-    """T = last end - last arrival; -1 unless fully observed"""
-    transfer_min: Ints
-    """T' = shortest duration of a member (the clock-free transfer time)"""
-    waited: Ints
-    """sum over members of L - arrival (n x n kinds, unclipped)"""
-    marginal: Ints
-    """(n - 1) x (last arrival - last but one)"""
-    violations: Ints
-    clock_free: Bools
-    """the clocks are too weak: waits are duration - shortest duration (METHODS d.4)"""
-    dark: Bools
-    """the clocks are too weak and nothing else tells: unresolved"""
-    ahead: Ints
-    """per collectives row: L - own begin (negative only for a later record of a member); 0 if unmatched"""
-    partners: p2p.Partners
-    root: Ints
-    """collectives row of the root of a rooted kind, -1 = none or not seen"""
-
-    def __len__(self) -> int:
-        return len(self.kind)
-
-    @cached_property
-    def number(self) -> Ints:
-        """Instance number per element of ``rows``."""
-        return np.repeat(np.arange(len(self)), np.diff(self.first))
-
-    @cached_property
-    def line(self) -> Axis:
-        """Members in order of (instance, time left at arrival): the last to arrive first."""
-        every = self.member.all()
-        row = self.rows if every else self.rows[self.member]
-        return axis(row, self.number if every else self.number[self.member], self.ahead[row], len(self))
-
-
-@dataclass(frozen=True)
 class _View:
-    """What the rules look at: columns, matches, and begins and ends on the common axis."""
+    """What the rules look at: columns, matches, and the common axis."""
 
     c: Columns
     m: Matches
     base: TimeBase
-    begin: Ints
-    end: Ints
     eps_ns: int | None
     config: Config
+
+    def begin(self, rows: Ints) -> Ints:
+        """Begins of rows on the common axis."""
+        return self.base.to_true(self.c.rank[rows], self.c.start[rows])
+
+    def end(self, rows: Ints) -> Ints:
+        """Ends of rows on the common axis."""
+        return self.base.to_true(self.c.rank[rows], self.c.end[rows])
 
     def eps(self, rows: Ints, others: Ints) -> Any:
         """Tolerance of a comparison between rows, METHODS d.3."""
@@ -120,73 +69,80 @@ def waits(
     """
     c = collectives if isinstance(collectives, Columns) else columns(collectives)
     base = base or TimeBase.identity(int(c.rank.max(initial=0)) + 1)
-    view = _View(c, matches, base, base.to_true(c.rank, c.start), base.to_true(c.rank, c.end), eps_ns, config)
+    view = _View(c, matches, base, eps_ns, config)
     found = _instances(view)
-    target, second, sub = _ends_of_waiting(view, found)
-    violated = _violations(view, found)
-    wait_end = np.clip(base.to_local(c.rank, target), c.start, c.end)
-    wait_end = _clock_free(c, found, wait_end)
-    bad = np.bincount(found.number, violated[found.rows], len(found)).astype(np.int64)
-    phases = Phases(wait_end, second, sub, violated)
-    return Waits(phases, replace(found, violations=bad), _gaps(c, matches, found, phases))
+    phases = _phases(view, found)
+    bad = [np.bincount(b.local, phases.violated[b.rows], len(b.instances)) for b in found.blocks()]
+    found = replace(found, violations=np.concatenate([found.violations[:0], *bad]).astype(np.int64))
+    return Waits(phases, found, _gaps(c, matches, found, phases))
 
 
 def _instances(view: _View) -> Instances:
+    """All instances: first their rows, then what each of them is, a block at a time."""
     c, m = view.c, view.m
-    order = np.argsort(m.instance, kind="stable")
-    rows = order[np.searchsorted(m.instance[order], 0) :]
     count = len(m.size)
-    number = m.instance[rows]
-    first = np.searchsorted(number, np.arange(count + 1))
-    rank = c.rank[rows]
-    member = np.ones(len(rows), np.bool_)
-    member[1:] = (number[1:] != number[:-1]) | (rank[1:] != rank[:-1])
-    lead = first[:-1]
-    kind = c.kind[rows[lead]]
-    dark = _too_weak(view, rows, lead)
-    free = dark & N_X_N[kind] & m.full
-    begin = view.begin[rows]
-    earliest = np.minimum.reduceat(begin, lead)
-    arrived = np.maximum.reduceat(np.where(member, begin, EARLIEST), lead)
-    left = arrived[number] - begin
-    del begin  # 8 bytes a row: the largest runs have millions
-    hull = _member_durations(c, rows, member)
-    shortest = np.minimum.reduceat(hull, lead)
-    if free.any():
-        # every end is taken to coincide, so the shortest record arrived last
-        left = np.where(free[number], hull - shortest[number], left)
-    del hull
-    ended = np.maximum.reduceat(view.end[rows], lead)
+    lost = int(np.sum(m.instance < 0))
+    rows = np.argsort(m.instance, kind="stable")[lost:].astype(np.int32)
+    first = np.append(0, np.cumsum(np.bincount(m.instance[rows], minlength=count)))
+    member = _members(c, m, rows)
     ahead = np.zeros(len(c), np.int64)
-    ahead[rows] = left
-    left[~member] = 0
-    total = np.add.reduceat(left, lead)
-    left[~member] = LATEST
-    zero = np.flatnonzero(left == 0)
-    at = zero[np.searchsorted(number[zero], np.arange(count))]
-    left[at] = LATEST
-    second = np.minimum.reduceat(left, lead)
+    parts = [_timing(view, block(rows, first, member, np.arange(a, b)), ahead) for a, b in ranges(first) or [(0, 0)]]
+    columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     return Instances(
         rows=rows,
         first=first,
         member=member,
-        kind=kind,
-        group=c.group[rows[lead]],
-        arrived=arrived,
-        earliest=earliest,
-        ended=ended,
-        last=rows[at],
-        transfer=np.where(m.full & ~m.ambiguous, ended - arrived, NONE),
-        transfer_min=shortest,
-        waited=np.where(N_X_N[kind], total, 0),
-        marginal=np.where(m.seen > 1, (m.seen - 1) * np.where(second < LATEST, second, 0), 0),
         violations=np.zeros(count, np.int64),
-        clock_free=free,
-        dark=dark & ~free,
         ahead=ahead,
         partners=p2p.partners(c, m.instance),
-        root=_roots(c, rows, number, kind, count),
+        **columns,
     )
+
+
+def _members(c: Columns, m: Matches, rows: Rows) -> Bools:
+    """Rows that are the first record of their rank in their instance."""
+    member = np.ones(len(rows), np.bool_)
+    for low in range(1, len(rows), BLOCK):
+        part = rows[low - 1 : low + BLOCK]
+        member[low : low + BLOCK] = (np.diff(m.instance[part]) != 0) | (np.diff(c.rank[part]) != 0)
+    return member
+
+
+def _timing(view: _View, some: Block, ahead: Ints) -> dict[str, Any]:
+    """What is known of each instance of a block; sets ``ahead`` of its rows."""
+    c, m, rows, number, lead = view.c, view.m, some.rows, some.local, some.head[:-1]
+    kind, full = c.kind[rows[lead]], m.full[some.instances]
+    dark = _too_weak(view, rows, lead)
+    free = dark & N_X_N[kind] & full
+    begin = view.begin(rows)
+    arrived = np.maximum.reduceat(np.where(some.member, begin, EARLIEST), lead)
+    hull = _member_durations(c, rows, some.member)
+    shortest = np.minimum.reduceat(hull, lead)
+    # on weak clocks every end is taken to coincide, so the shortest record arrived last
+    left = np.where(free[number], hull - shortest[number], arrived[number] - begin)
+    ahead[rows] = left
+    total = np.add.reduceat(np.where(some.member, left, 0), lead)
+    left = np.where(some.member, left, LATEST)
+    zero = np.flatnonzero(left == 0)
+    at = zero[np.searchsorted(number[zero], np.arange(len(lead)))]
+    left[at] = LATEST
+    second = np.minimum.reduceat(left, lead)
+    ended, seen = np.maximum.reduceat(view.end(rows), lead), m.seen[some.instances]
+    return {
+        "kind": kind,
+        "group": c.group[rows[lead]],
+        "arrived": arrived,
+        "earliest": np.minimum.reduceat(begin, lead),
+        "ended": ended,
+        "last": rows[at],
+        "transfer": np.where(full & ~m.ambiguous[some.instances], ended - arrived, NONE),
+        "transfer_min": shortest,
+        "waited": np.where(N_X_N[kind], total, 0),
+        "marginal": np.where(seen > 1, (seen - 1) * np.where(second < LATEST, second, 0), 0),
+        "clock_free": free,
+        "dark": dark & ~free,
+        "root": _roots(c, rows, number, kind),
+    }
 
 
 def _member_durations(c: Columns, rows: Ints, member: Bools) -> Ints:
@@ -208,117 +164,115 @@ def _too_weak(view: _View, rows: Ints, lead: Ints) -> Bools:
     return out
 
 
-def _roots(c: Columns, rows: Ints, number: Ints, kind: Codes, count: int) -> Ints:
-    """Row of the root of each rooted instance."""
-    out = np.full(count, NONE)
+def _roots(c: Columns, rows: Ints, number: Ints, kind: Codes) -> Ints:
+    """Row of the root of each rooted instance of a block."""
+    out = np.full(len(kind), NONE)
     rooted = ONE_TO_N[kind] | N_TO_ONE[kind]
     if not rooted.any():
         return out
     at = np.flatnonzero(rooted[number])
     told = np.where(ONE_TO_N[c.kind[rows[at]]], c.src[rows[at]], c.dst[rows[at]])
-    root = np.full(count, NONE)
+    root = np.full(len(kind), NONE)
     np.maximum.at(root, number[at], told)
     own = at[c.rank[rows[at]] == root[number[at]]]
     out[number[own][::-1]] = rows[own][::-1]
     return out
 
 
-def _ends_of_waiting(view: _View, found: Instances) -> tuple[Ints, Codes, Codes]:
-    """(L on the common axis, phase after it, whose waiting it is) per row."""
-    c, m, begin = view.c, view.m, view.begin
-    target = begin.copy()
-    second = np.full(len(c), UNRESOLVED, np.int8)
-    number = found.number
-    clear = ~(m.ambiguous | found.dark)
-    sure = clear[number]
-    rows = found.rows[sure]
-    number = number[sure]
-    kind, full = found.kind[number], m.full[number]
-    latest = np.maximum(found.arrived[number], begin[rows])
-    everyone = N_X_N[kind]
-    target[rows[everyone]] = latest[everyone]
-    second[rows[everyone & full]] = TRANSFER
-    rooted = ONE_TO_N[kind] | N_TO_ONE[kind]
-    if rooted.any():
-        _rooted(view, found, (rows[rooted], number[rooted], full[rooted]), target, second)
+def _phases(view: _View, found: Instances) -> Phases:
+    """Phases of all rows, METHODS e.2. What is unmatched does not wait."""
+    c = view.c
+    wait_end, second = c.start.copy(), np.full(len(c), UNRESOLVED, np.int8)
+    violated = np.zeros(len(c), np.bool_)
     point = c.p2p | POINT[c.kind]
+    for some in found.blocks():
+        rows = some.rows
+        target, second[rows] = _ends_of_waiting(view, found, some, point[rows])
+        wait_end[rows] = np.clip(view.base.to_local(c.rank[rows], target), c.start[rows], c.end[rows])
+        free = rows[found.clock_free[some.number]]
+        wait_end[free] = np.minimum(c.start[free] + found.ahead[free], c.end[free])
+        violated[rows] = _violations(view, found, some)
+    return Phases(wait_end, second, np.where(point, P2P, NXN).astype(np.int8), violated)
+
+
+def _ends_of_waiting(view: _View, found: Instances, some: Block, point: Bools) -> tuple[Ints, Codes]:
+    """(L on the common axis, phase after it) per row of a block; ``point``: rows that are point-to-point."""
+    m, rows, number = view.m, some.rows, some.number
+    begin = view.begin(rows)
+    target, second = begin.copy(), np.full(len(rows), UNRESOLVED, np.int8)
+    clear = ~(m.ambiguous[number] | found.dark[number])
+    kind, full = found.kind[number], m.full[number]
+    everyone = N_X_N[kind] & clear
+    target[everyone] = np.maximum(found.arrived[number], begin)[everyone]
+    second[everyone & full] = TRANSFER
+    rooted = (ONE_TO_N[kind] | N_TO_ONE[kind]) & clear
+    if rooted.any():
+        target[rooted], second[rooted] = _rooted(view, found, rows[rooted], number[rooted])
+    point = point & clear
     if point.any():
-        sure_rows = np.append(clear, False)[m.instance]
-        _point_to_point(view, found.partners, np.flatnonzero(point & sure_rows), target, second)
-    return target, second, np.where(point, P2P, NXN).astype(np.int8)
+        target[point], second[point] = _point_to_point(view, found.partners, rows[point])
+    return target, second
 
 
-def _rooted(view: _View, found: Instances, part: tuple[Ints, Ints, Bools], target: Ints, second: Codes) -> None:
+def _rooted(view: _View, found: Instances, rows: Ints, number: Ints) -> tuple[Ints, Codes]:
     """1->N: a receiver waits for the root, the root for all unless it left before. N->1: the root waits for all."""
-    rows, number, full = part
-    begin, end = view.begin, view.end
+    begin, end, full = view.begin(rows), view.end(rows), view.m.full[number]
     root = found.root[number]
     seen = root >= 0
-    latest = np.maximum(found.arrived[number], begin[rows])
-    from_root = np.maximum(np.where(seen, begin[root], begin[rows]), begin[rows])
+    latest = np.maximum(found.arrived[number], begin)
+    from_root = np.maximum(np.where(seen, view.begin(np.maximum(root, 0)), begin), begin)
     is_root = root == rows
     scatter = ONE_TO_N[found.kind[number]]
-    stayed = end[rows] >= found.arrived[number]
-    leaf = np.where(
-        scatter, from_root, np.where(full & stayed, latest, np.where(end[rows] >= from_root, from_root, begin[rows]))
-    )
-    chief = np.where(scatter & ~stayed, begin[rows], latest)
-    target[rows] = np.where(seen, np.where(is_root, chief, leaf), begin[rows])
+    stayed = end >= found.arrived[number]
+    leaf = np.where(scatter, from_root, np.where(full & stayed, latest, np.where(end >= from_root, from_root, begin)))
+    chief = np.where(scatter & ~stayed, begin, latest)
+    target = np.where(seen, np.where(is_root, chief, leaf), begin)
     known = seen & (full | (scatter & ~is_root) | (is_root & scatter & ~stayed))
-    second[rows] = np.where(known, TRANSFER, UNRESOLVED)
+    return target, np.where(known, TRANSFER, UNRESOLVED).astype(np.int8)
 
 
-def _point_to_point(view: _View, partners: p2p.Partners, rows: Ints, target: Ints, second: Codes) -> None:
+def _point_to_point(view: _View, partners: p2p.Partners, rows: Ints) -> tuple[Ints, Codes]:
     """A receiver waits for its sender; a sender for its receiver unless it ended before (eager)."""
-    begin, end = view.begin, view.end
-    _, source, sink = p2p.ends(view.c)
     sender, receiver = partners.sender[rows], partners.receiver[rows]
-    begins = np.append(begin, EARLIEST)
-    late = np.maximum(begin[rows], begins[sender])
-    waits_for = begins[receiver]
-    late = np.where((receiver >= 0) & (end[rows] >= waits_for), np.maximum(late, waits_for), late)
-    target[rows] = late
-    missing = ((source[rows] >= 0) & (sender < 0)) | ((sink[rows] >= 0) & (receiver < 0))
+    late = view.begin(rows)
+    late = np.where(sender >= 0, np.maximum(late, view.begin(np.maximum(sender, 0))), late)
+    waits_for = view.begin(np.maximum(receiver, 0))
+    late = np.where((receiver >= 0) & (view.end(rows) >= waits_for), np.maximum(late, waits_for), late)
     none = (sender < 0) & (receiver < 0)
-    second[rows] = np.where(missing | none, UNRESOLVED, TRANSFER)
+    return late, np.where(partners.missing[rows] | none, UNRESOLVED, TRANSFER).astype(np.int8)
 
 
-def _violations(view: _View, found: Instances) -> Bools:
+def _violations(view: _View, found: Instances, some: Block) -> Bools:
     """Rows that end before they can: a member of an n x n before the last arrival, a receiver before its sender."""
-    c, m, begin, end = view.c, view.m, view.begin, view.end
-    out = np.zeros(len(c), np.bool_)
-    number = found.number
-    take = (N_X_N[found.kind] & ~(m.ambiguous | found.dark | found.clock_free))[number]
-    rows, number = found.rows[take], number[take]
-    out[rows] = end[rows] < found.arrived[number] - view.eps(rows, found.last[number])
-    pairs = np.flatnonzero((found.partners.sender >= 0) & ~np.append(found.dark, True)[m.instance])
+    m, rows, number = view.m, some.rows, some.number
+    end = view.end(rows)
+    all_meet = N_X_N[found.kind[number]] & ~(m.ambiguous | found.dark | found.clock_free)[number]
+    out: Bools = all_meet & (end < found.arrived[number] - view.eps(rows, found.last[number]))
+    sender = found.partners.sender[rows]
+    pairs = np.flatnonzero((sender >= 0) & ~found.dark[number])
     if len(pairs):
-        sender = found.partners.sender[pairs]
-        out[pairs] = end[pairs] < begin[sender] - view.eps(pairs, sender)
+        row, other = rows[pairs], sender[pairs].astype(np.int64)
+        out[pairs] = end[pairs] < view.begin(other) - view.eps(row, other)
     return out
-
-
-def _clock_free(c: Columns, found: Instances, wait_end: Ints) -> Ints:
-    """Waits of instances on weak clocks: duration minus the shortest duration."""
-    if not found.clock_free.any():
-        return wait_end
-    rows = found.rows[np.repeat(found.clock_free, np.diff(found.first))]
-    wait_end[rows] = np.minimum(c.start[rows] + found.ahead[rows], c.end[rows])
-    return wait_end
 
 
 def _gaps(c: Columns, m: Matches, found: Instances, phases: Phases) -> dict[str, int]:
     """METHODS d.4 cross-check: median |aligned wait - (duration - shortest duration)| per group, full n x n only."""
-    number = found.number
-    take = (N_X_N[found.kind] & m.full & ~m.ambiguous)[number] & found.member
-    rows, number = found.rows[take], number[take]
-    gap = np.abs((phases.wait_end[rows] - c.start[rows]) - (c.end[rows] - c.start[rows] - found.transfer_min[number]))
-    group = found.group[number]
-    order = np.argsort(group, kind="stable")
-    cuts = np.flatnonzero(np.diff(group[order], prepend=-2))
+    fit = N_X_N[found.kind] & m.full & ~m.ambiguous
+    order = np.flatnonzero(fit)
+    order = order[np.argsort(found.group[order], kind="stable")]
+    cuts = np.flatnonzero(np.diff(found.group[order], prepend=-2))
     out = {}
     for part in np.split(order, cuts[1:]) if len(order) else []:
-        at = int(group[part[0]])
+        at = int(found.group[part[0]])
         name = f"{c.groups[at].name} [{c.groups[at].label}]" if at >= 0 else ""
-        out[name] = int(np.median(gap[part]))
+        sizes = np.append(0, np.cumsum(np.diff(found.first)[part]))
+        gap = [_gap(c, found, phases, found.block(part[a:b])) for a, b in ranges(sizes)]
+        out[name] = int(np.median(np.concatenate(gap), overwrite_input=True))
     return out
+
+
+def _gap(c: Columns, found: Instances, phases: Phases, some: Block) -> Ints:
+    rows, number = some.rows[some.member], some.number[some.member]
+    out: Ints = (c.end[rows] - phases.wait_end[rows]) - found.transfer_min[number]
+    return np.abs(out, out=out)

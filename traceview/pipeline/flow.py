@@ -10,7 +10,7 @@ from traceview.analysis import kernels, launches, memory, steps, windows
 from traceview.analysis.decompose import RankRecord, decompose, exposed_host, op_phases
 from traceview.analysis.intervals import Spans, union
 from traceview.analysis.ops import NONE, Ops
-from traceview.analysis.types import Decomposition, Ints, Marks, WaitPieces
+from traceview.analysis.types import Decomposition, Ints, Marks
 from traceview.pipeline import rows
 from traceview.pipeline.values import Across, Frame, Lanes, StudyOptions
 from traceview.run import Run
@@ -89,7 +89,7 @@ def _rank(run: Run, rank: int, base: Frame, across: Across, how: StudyOptions, o
     for lane in lanes:
         out.lanes.append(lane)
         out.windows += rows.windows_of(lane, base.windows)
-        out.pieces.append(_used_pieces(lane.waits, base.marks))
+        out.pieces.append(lane.waits)
         used = lane.window[base.windows.used[lane.window]]
         begin, end = base.windows.start[used], base.windows.end[used]
         out.exposed_of_row[first : first + len(op)] += _exposed_rows(lane, own, op, union(begin, end))
@@ -111,11 +111,6 @@ def _exposed_rows(lane: Decomposition, own: Any, op: Ints, used: Spans) -> Ints:
     start, end = (to_numpy(own[c])[host] for c in ("start", "end"))
     exposed[host] = exposed_host(lane.segments, used, start, end)
     return exposed
-
-
-def _used_pieces(pieces: WaitPieces, marks: Marks) -> WaitPieces:
-    keep = ~np.isin(pieces.step, list(marks.excluded))
-    return WaitPieces(pieces.rank[keep], pieces.step[keep], pieces.start[keep], pieces.end[keep], pieces.row[keep])
 
 
 def _mark_thread(marks: Marks, rank: int) -> int:

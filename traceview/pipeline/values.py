@@ -62,7 +62,7 @@ class Lanes:
 
     def all_pieces(self) -> WaitPieces:
         """The exposed waiting of all ranks, used steps."""
-        none = np.empty(0, np.int64)
+        none = np.empty(0, np.int32)
         names = WaitPieces.__dataclass_fields__
         return WaitPieces(*(np.concatenate([none, *(getattr(p, name) for p in self.pieces)]) for name in names))
 
