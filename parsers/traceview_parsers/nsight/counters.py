@@ -17,8 +17,9 @@ import pyarrow as pa
 from traceview.schema import COUNTERS
 from traceview_parsers.nsight.gpu import Tick
 from traceview_parsers.nsight.names import clean
-from traceview_parsers.nsight.source import NULL, Kind, Source
+from traceview_parsers.nsight.source import Kind, Source
 from traceview_parsers.nsight.spill import SortedSpill
+from traceview_parsers.nsight.times import DROPPED, Times
 
 GPU_METRICS = "GPU_METRICS"
 NIC_METRICS = "NET_NIC_METRIC"
@@ -34,8 +35,11 @@ Metric = tuple[int | None, ...]
 class CounterReader:
     """Reads the samples of a report; ``table`` gives those of one process."""
 
-    def __init__(self, source: Source, folder: Path) -> None:
+    def __init__(self, source: Source, folder: Path, times: Times) -> None:
         self._source = source
+        self._times = times
+        self.lost = 0
+        """samples without a usable time, left out"""
         self._gpu = self._gpu_keys()
         self._nic = self._nic_keys()
         self._keys: list[Key] = sorted({*self._gpu.values(), *self._nic.values()})
@@ -92,7 +96,10 @@ class CounterReader:
         return np.array(found, np.int64)[inverse]
 
     def _add(self, group: Any, time: Any, value: Any, tick: Tick) -> None:
-        keep = (group >= 0) & (time != NULL)
+        _, verdict, _ = self._times.judge(time, time)
+        lost = np.isin(verdict, DROPPED)
+        self.lost += int(lost.sum())
+        keep = (group >= 0) & ~lost
         rows = np.empty(int(keep.sum()), _ROW)
         rows["start"] = rows["end"] = time[keep]
         rows["value"] = value[keep]

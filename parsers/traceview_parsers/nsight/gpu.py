@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from traceview.schema import GPU_CLASSES, MEM_KINDS
-from traceview_parsers.nsight.names import Names
-from traceview_parsers.nsight.process import GPU_ROW, Process, Processes
-from traceview_parsers.nsight.source import LATEST, NULL, Columns, Kind, Source
+from traceview_parsers.nsight.process import GPU_ROW, Process, Reading
+from traceview_parsers.nsight.source import NULL, Columns, Kind, Source
 from traceview_parsers.nsight.split import split
+from traceview_parsers.nsight.times import DROPPED, EMPTY
 
 INT = Kind.INT
 Tick = Callable[[int], None]
@@ -94,7 +94,9 @@ def _small(keys: Any) -> Any:
 class GpuReader:
     """Reads the GPU tables of a report into its processes."""
 
-    def __init__(self, source: Source, names: Names, processes: Processes, classify: Callable[[str], str]) -> None:
+    def __init__(self, reading: Reading, classify: Callable[[str], str]) -> None:
+        source, names, processes = reading.source, reading.names, reading.processes
+        self._times = reading.times
         self._source = source
         self._names = names
         self._processes = processes
@@ -120,38 +122,35 @@ class GpuReader:
         for columns in self._source.batches(GRAPH, _PLACE | {"graphId": INT}):
             text = self._coded(columns["graphId"], lambda graph: f"CUDA graph {graph}")
             self._spill(columns, tick, name=text, cls=_code("gpu_opaque"))
+        for process in self._processes.values():
+            process.settle_gpu()
 
     def _spill(self, columns: Columns, tick: Tick, **given: Any) -> None:
-        start, end = columns["start"], columns["end"]
+        start = columns["start"]
         rows = np.empty(len(start), GPU_ROW)
-        rows["start"], rows["end"] = start, np.maximum(start, end)  # a NULL end is below every start
+        rows["start"] = start
+        rows["end"], verdict, cut = self._times.judge(start, columns["end"])
+        verdict[(start == 0) & (columns["end"] == 0)] = EMPTY  # "not collected"
         rows["correlation"] = _or(columns["correlationId"], -1)
         context, stream = _or(columns["contextId"], 0), _or(columns["streamId"], 0)
         rows["stream"] = context << 32 | (stream & 0xFFFFFFFF)
         for field, default in (("bytes", -1), ("name", 0), ("config", -1), ("cls", 0), ("mem", -1)):
             rows[field] = given.get(field, default)
-        lost = (
-            (start < -LATEST) | (start > LATEST) | (end > LATEST) | ((start == 0) & (end == 0))
-        )  # 0/0 = "not collected"
-        bad = np.where(lost, 2, end < start)
         device = np.clip(_or(columns["deviceId"], 0), -1, 2**31 - 1)  # an ordinal, whatever the file says
+        usable = ~np.isin(verdict, DROPPED)
         for key, index in split(columns["globalPid"]):
-            self._keep(self._processes[key], device[index], rows[index], bad[index])
+            process = self._processes[key]
+            process.counts.take(verdict[index], cut[index])
+            keep = usable[index]
+            mine, place = rows[index], device[index]
+            self._keep(process, *((place, mine) if keep.all() else (place[keep], mine[keep])))
         tick(len(rows))
 
     @staticmethod
-    def _keep(process: Process, device: Any, rows: Any, bad: Any) -> None:
-        """``bad``: 2 = no times, dropped; 1 = ends before it starts, its end was moved."""
-        counts = process.counts
-        counts.events += len(rows)
-        if bad.any():
-            counts.dropped += int((bad == 2).sum())
-            counts.repaired += int((bad == 1).sum())
-            device, rows = device[bad < 2], rows[bad < 2]
+    def _keep(process: Process, device: Any, rows: Any) -> None:
         if not len(rows):
             return
         process.gpu.append(device, rows)
-        process.cover(rows["start"], rows["end"])
         process.gpu_names.update(np.flatnonzero(np.bincount(rows["name"])).tolist())
         for one, at in split(device):
             contexts = rows["stream"][at] >> 32

@@ -10,10 +10,10 @@ import numpy as np
 from traceview.schema import HOST_KINDS
 from traceview_parsers.host_names import HostNames
 from traceview_parsers.nsight.gpu import Tick
-from traceview_parsers.nsight.names import Names
-from traceview_parsers.nsight.process import HOST_ROW, TID, Processes
-from traceview_parsers.nsight.source import LATEST, NULL, Columns, Kind, Source
+from traceview_parsers.nsight.process import HOST_ROW, TID, Process, Reading
+from traceview_parsers.nsight.source import Columns, Kind
 from traceview_parsers.nsight.split import split
+from traceview_parsers.nsight.times import DROPPED, OPEN
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 SYNCHRONIZATION = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
@@ -29,10 +29,9 @@ _VERSION = re.compile(r"(?:_v\d{4,})?(?:_ptsz|_ptds)?$")
 class HostReader:
     """Reads host calls of a report into its processes. Calls that never returned are kept open for the end."""
 
-    def __init__(self, source: Source, names: Names, processes: Processes, tables: HostNames) -> None:
-        self._source = source
-        self._names = names
-        self._processes = processes
+    def __init__(self, reading: Reading, tables: HostNames) -> None:
+        self._source, self._names, self._processes = reading.source, reading.names, reading.processes
+        self._times = reading.times
         self._tables = tables
         self._kinds = np.empty(0, np.int8)
         self._plain = np.empty(0, np.int32)
@@ -64,7 +63,8 @@ class HostReader:
     def _calls(self, columns: Columns, tick: Tick) -> None:
         name, kind = self._named(columns["nameId"])
         ids, start, thread = columns["correlationId"], columns["start"], columns["globalTid"] & TID
-        end = np.maximum(columns["end"], start)
+        end, verdict, _ = self._times.judge(start, columns["end"])
+        ids = np.where(np.isin(verdict, DROPPED), 0, ids)  # no time, no launch
         sync = HOST_KINDS.index("sync")
         for key, index in split(columns["globalTid"] & ~TID):
             process = self._processes[key]
@@ -92,28 +92,23 @@ class HostReader:
     def spill(self, columns: Columns, name: Any, kind: Any) -> None:
         """Host rows of a batch (columns start, end, globalTid), per process; those without an end are set aside."""
         rows = np.empty(len(name), HOST_ROW)
-        start, end = columns["start"], columns["end"]
-        rows["start"], rows["end"], rows["name"], rows["kind"] = start, np.maximum(start, end), name, kind
+        end, verdict, cut = self._times.judge(columns["start"], columns["end"])
+        rows["start"], rows["end"], rows["name"], rows["kind"] = columns["start"], end, name, kind
         thread = columns["globalTid"] & TID
-        no_start, no_end = (start < -LATEST) | (start > LATEST) | (end > LATEST), end == NULL
+        whole, opened = ~np.isin(verdict, (*DROPPED, OPEN)), verdict == OPEN
         for key, index in split(columns["globalTid"] & ~TID):
             process = self._processes[key]
-            counts = process.counts
-            mine, threads, opened = rows[index], thread[index], no_end[index]
-            counts.events += len(mine)
-            counts.repaired += int(((end[index] < start[index]) & ~opened).sum())
-            counts.dropped += int(no_start[index].sum())
-            keep = ~no_start[index] & ~opened
-            opened &= ~no_start[index]
-            if opened.any():
-                self.open.append((key, threads[opened], mine[opened]))
-            self._keep(process, threads[keep], mine[keep])
+            process.counts.take(verdict[index], cut[index])
+            mine, threads, open_ = rows[index], thread[index], opened[index]
+            if open_.any():
+                self.open.append((key, threads[open_], mine[open_]))
+            self._keep(process, threads[whole[index]], mine[whole[index]])
 
-    def _keep(self, process: Any, thread: Any, rows: Any) -> None:
+    def _keep(self, process: Process, thread: Any, rows: Any) -> None:
         if len(rows):
             process.host.append(thread, rows)
             process.host_names.update(np.flatnonzero(np.bincount(rows["name"])).tolist())
-            process.cover(np.maximum(rows["start"], 0), np.maximum(rows["end"], 0))
+            process.cover(max(int(rows["start"].min()), 0), max(int(rows["end"].max()), 0))
 
     def close_open(self, end: int) -> None:
         """Clip the ranges without an end at the end of the capture, and count them."""

@@ -17,9 +17,10 @@ from traceview_parsers.host_names import HostNames, mark
 from traceview_parsers.nsight.gpu import Tick
 from traceview_parsers.nsight.host import HostReader
 from traceview_parsers.nsight.names import Names
-from traceview_parsers.nsight.process import TID, Processes
-from traceview_parsers.nsight.source import LATEST, NULL, Columns, Kind, Source
+from traceview_parsers.nsight.process import TID, Reading
+from traceview_parsers.nsight.source import NULL, Columns, Kind
 from traceview_parsers.nsight.split import split
+from traceview_parsers.nsight.times import DROPPED
 
 NVTX = "NVTX_EVENTS"
 MPI_EVENTS = ("MPI_P2P_EVENTS", "MPI_COLLECTIVES_EVENTS", "MPI_START_WAIT_EVENTS", "MPI_OTHER_EVENTS")
@@ -66,10 +67,9 @@ def meaning(code: int, names: Names, tables: HostNames) -> Meaning:
 class NvtxReader:
     """Reads NVTX events into the processes of a report."""
 
-    def __init__(self, source: Source, names: Names, processes: Processes, host: HostReader) -> None:
-        self._source = source
-        self._names = names
-        self._processes = processes
+    def __init__(self, reading: Reading, host: HostReader) -> None:
+        self._source, self._names, self._processes = reading.source, reading.names, reading.processes
+        self._times = reading.times
         self._host = host
         self._meanings: list[Meaning] = []
         self._kind = np.empty(0, np.int8)
@@ -131,11 +131,12 @@ class NvtxReader:
 
     def _specials(self, columns: Columns, code: Any) -> None:
         """NCCL calls and step marks are kept apart: few, and needed as a whole."""
-        rows = np.flatnonzero(self._special[code] & (columns["start"] >= -LATEST) & (columns["start"] <= LATEST))
+        start = columns["start"]
+        end, verdict, _ = self._times.judge(start, columns["end"])
+        rows = np.flatnonzero(self._special[code] & ~np.isin(verdict, DROPPED))
         if not len(rows):
             return
         nccl = self._nccl[code]
-        start, end = columns["start"], columns["end"]
         for key, index in split((columns["globalTid"] & ~TID)[rows]):
             process = self._processes[key]
             mine = rows[index]

@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 
 from traceview_parsers.nsight.launches import LaunchIndex
+from traceview_parsers.nsight.names import Names
+from traceview_parsers.nsight.source import Source
 from traceview_parsers.nsight.spill import SortedSpill
+from traceview_parsers.nsight.times import OVER, Counts, Overflows, Times
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -40,17 +43,6 @@ def pid_of(global_pid: int) -> int:
 
 
 @dataclass
-class Counts:
-    """Rows of one process and what happened to them."""
-
-    events: int = 0
-    repaired: int = 0
-    dropped: int = 0
-    unclosed: int = 0
-    opaque: int = 0
-
-
-@dataclass
 class Process:
     """One process of a report. Files live in ``folder``; nothing here grows with the number of GPU or host rows."""
 
@@ -71,6 +63,8 @@ class Process:
     first: int | None = None
     last: int | None = None
     mpi_rank: int | None = None
+    overflows: Overflows | None = None
+    """of its GPU rows, once they are all there"""
     told: bool = False
     """It has CUDA calls or NVTX ranges, not only calls of the operating system."""
 
@@ -79,12 +73,19 @@ class Process:
         """The operating system's process id."""
         return pid_of(self.key)
 
-    def cover(self, start: Ints, end: Ints) -> None:
+    def cover(self, low: int, high: int) -> None:
         """Widen the recorded window."""
-        if len(start):
-            low, high = int(start.min()), int(end.max())
-            self.first = low if self.first is None else min(self.first, low)
-            self.last = high if self.last is None else max(self.last, high)
+        self.first = low if self.first is None else min(self.first, low)
+        self.last = high if self.last is None else max(self.last, high)
+
+    def settle_gpu(self) -> None:
+        """All GPU rows are there: find those that run too long, and widen the window by the others."""
+        if self.gpu.rows:
+            self.overflows = found = Overflows(self.gpu)
+            self.counts.verdicts[OVER] += len(found.place)
+            self.counts.cut_ns += found.cut_ns
+            low = self.gpu.first
+            self.cover(low, max(low, found.latest))
 
 
 class Processes(dict[int, Process]):
@@ -105,3 +106,13 @@ class Processes(dict[int, Process]):
             LaunchIndex(folder),
         )
         return process
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the readers of the tables of one report share."""
+
+    source: Source
+    names: Names
+    processes: Processes
+    times: Times

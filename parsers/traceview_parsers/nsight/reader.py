@@ -20,13 +20,16 @@ from traceview_parsers.nsight.nccl import Calls, calls_of
 from traceview_parsers.nsight.nvtx import NvtxReader
 from traceview_parsers.nsight.parts import PartWriter
 from traceview_parsers.nsight.payload import read_payloads
-from traceview_parsers.nsight.process import Process, Processes
+from traceview_parsers.nsight.process import Process, Processes, Reading
 from traceview_parsers.nsight.ranks import Identity, identify, members
 from traceview_parsers.nsight.report import Report, mpi_ranks, read_report
 from traceview_parsers.nsight.source import Source
+from traceview_parsers.nsight.times import FAR, learn, refuse_two_clocks
 from traceview_parsers.reader import Progress, ReadOptions
 
 _SCRATCH = ".reading"
+_TIMED = ((gpu.KERNEL, gpu.MEMCPY, host.RUNTIME), (nvtx.NVTX, host.OSRT))
+"""Tables whose rows tell where the record is: those of the first kind that has any."""
 
 
 class ReportReader:
@@ -47,12 +50,14 @@ class ReportReader:
         self.scratch.mkdir(parents=True)
         self.names = Names(source)
         self.processes = Processes(self.scratch)
-        tables = HostNames.of(options.data_names)
-        self.tables = tables
-        self.gpu = GpuReader(source, self.names, self.processes, lambda text: kernel(text).cls)
-        self.host = HostReader(source, self.names, self.processes, tables)
-        self.nvtx = NvtxReader(source, self.names, self.processes, self.host)
-        self.counters = CounterReader(source, self.scratch)
+        self.times, doubts = learn(source, _TIMED, self.report.duration)
+        self.report.warnings += doubts
+        self.tables = HostNames.of(options.data_names)
+        reading = Reading(source, self.names, self.processes, self.times)
+        self.gpu = GpuReader(reading, lambda text: kernel(text).cls)
+        self.host = HostReader(reading, self.tables)
+        self.nvtx = NvtxReader(reading, self.host)
+        self.counters = CounterReader(source, self.scratch, self.times)
 
     def read(self, progress: Progress | None) -> list[Part]:
         """All parts, in the order of process ids. The scratch folder is gone afterwards."""
@@ -67,8 +72,9 @@ class ReportReader:
         self.host.read(tick)
         self.nvtx.read(self.tables, tick)
         self.counters.read(tick)
+        refuse_two_clocks(self.path, [p.counts for p in self.processes.values()])
         last = max((p.last for p in self.processes.values() if p.last is not None), default=0)
-        self.host.close_open(last if self.report.duration is None else min(last, self.report.duration))
+        self.host.close_open(last if self.times.end is None else min(last, self.times.end))
 
     def _parts(self) -> list[Part]:
         chosen = self._chosen()
@@ -80,6 +86,9 @@ class ReportReader:
         parts = []
         for number, process in enumerate(chosen):
             meta = self._meta(process, found[process.key], calls[process.key])
+            if number == 0 and (lost := self.counters.lost):
+                meta.source.dropped += lost
+                meta.source.facts["counter_samples_left_out"] = str(lost)
             more: dict[str, Any] = {
                 "calls": calls[process.key],
                 "members": known,
@@ -119,6 +128,8 @@ class ReportReader:
     def _meta(self, process: Process, identity: Identity, calls: Calls | None) -> PartMeta:
         counts, report = process.counts, self.report
         warnings = [*report.warnings, *self._missing(process)]
+        if far := int(counts.verdicts[FAR]):
+            warnings.append(f"{far} rows lie far from the others in time: left out")
         if counts.unclosed:
             warnings.append(f"{counts.unclosed} ranges or calls never ended: clipped at the end of the capture")
         if process.key and calls is not None and not calls.inits and not (calls.payload["size"] >= 0).any():
@@ -143,7 +154,7 @@ class ReportReader:
                 dropped=counts.dropped,
                 truncated=bool(self.source.damage),
                 warnings=warnings,
-                facts=self._facts(),
+                facts=self._facts() | counts.facts(),
             ),
             rank=identity.rank,
             rank_source=identity.source,

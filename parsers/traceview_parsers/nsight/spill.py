@@ -66,6 +66,11 @@ class SortedSpill:
         return {group: sum(r.rows for r in runs) for group, runs in self._runs.items()}
 
     @property
+    def first(self) -> int:
+        """The first start; there must be rows."""
+        return min(r.first for runs in self._runs.values() for r in runs)
+
+    @property
     def groups(self) -> list[int]:
         """Groups that have rows, ascending."""
         return sorted(self._runs)
