@@ -189,6 +189,22 @@ def test_a_relay_is_not_a_culprit():
     assert got.culprits == [3]
 
 
+def test_the_schedule_of_a_pipeline_names_nobody():
+    """Four stages pass their gradients back and then meet: the first is last because it waited, and so did the next."""
+    job = Job(world=4)
+    for k in range(6):
+        t, done = 100 * MS * k, 10 * MS
+        for r in (2, 1, 0):  # a stage computes for 10 ms and hands on; its neighbour waits for that from the start
+            begin, pair = t + (3 - r) * done, {"src": r + 1, "dst": r, "p2p": True, "group": f"pp{r}"}
+            job.add(k, {r + 1: begin}, begin + MS, kind="send", members=(r, r + 1), **pair)
+            job.add(k, {r: t}, begin + MS, kind="recv", members=(r, r + 1), **pair)
+        job.add(k, {r: t + (4 - r) * done + MS * (r < 3) for r in range(4)}, t + 45 * MS, group="world", seq=k)
+    got = analyse(job)
+    assert got.ledger.total > 0
+    assert got.culprits == []
+    assert any("waiting for others" in n for n in got.found.notes)
+
+
 def test_the_terms_sum_to_the_lateness():
     got = analyse(training(6, 4, 5, slow={2: 0.2, 4: 0.1}, jitter=0.1, seq=numbered))
     facts = got.facts

@@ -150,15 +150,15 @@ class Stretches:
 
 
 def _waiting(c: Columns, found: Instances, row: Ints, local: Ints, stretch: tuple[Ints, Ints]) -> Waiting:
-    """Stretches of waiting as time left, within what the row still had to wait."""
+    """Stretches of waiting as time left; drift of the rank's axis may end one some ns beyond the last arrival."""
     u1 = found.ahead[row] - (stretch[0] - c.start[row])
-    return Waiting(row, local, np.maximum(u1 - (stretch[1] - stretch[0]), 0), np.maximum(u1, 0))
+    return Waiting(row, local, u1 - (stretch[1] - stretch[0]), u1)
 
 
 def charges(found: Instances, some: Block, owed: Waiting, weight: Floats | None = None) -> tuple[Ints, Floats]:
     """(collectives rows, ns) of what members owe of the waits of their instances; a row may come several times.
 
-    A root owes the waits of its receivers; everywhere else the later members share.
+    A root owes the waits of its receivers; everywhere else the later members share, and the last owes what is beyond.
     """
     at = some.instances[owed.instance]
     root = found.root[at]
@@ -168,8 +168,12 @@ def charges(found: Instances, some: Block, owed: Waiting, weight: Floats | None 
     if not len(rest.row):
         return root[rooted], length
     line = some.line(found.ahead)
-    shared = split(line, rest, None if weight is None else weight[~rooted])
-    return np.append(root[rooted], line.row), np.append(length, shared)
+    weight = None if weight is None else weight[~rooted]
+    beyond = np.minimum(rest.u1, 0) - np.minimum(rest.u0, 0)
+    late = np.flatnonzero(beyond)
+    beyond = beyond[late] * (1.0 if weight is None else weight[late])
+    rows = np.concatenate((root[rooted], line.row, found.last[some.instances[rest.instance[late]]]))
+    return rows, np.concatenate((length, split(line, rest, weight), beyond))
 
 
 def _last(found: Instances, some: Block, owed: Waiting) -> Ints:

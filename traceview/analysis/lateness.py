@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview.analysis.groups import NONE, Columns
+from traceview.analysis.groups import NONE, POINT, Columns
 from traceview.analysis.instances import Instances, ranges
 from traceview.analysis.leaftime import LeafTime, SegmentSource
 from traceview.analysis.types import Bools, Ints, Matches, Windows
@@ -81,11 +81,12 @@ def arrivals(
     """Windows P of late rows against their reference rows (``pair``); ``base``: windows, step per row, segments.
 
     A common instance brings two ranks together only if neither computes beside it: after an overlapped one the late
-    rank still has the work to do that its reference did while it waited, and that work would look like a cause.
+    rank still has the work to do that its reference did while it waited, and that work would look like a cause. Nor
+    does a message: its two ends are at different places of a pipeline's schedule.
     """
     rows, reference = pair
     windows, step_of_row, source = base
-    sync = blocking(c, np.unique(c.rank[np.concatenate(pair)]), source)
+    sync = blocking(c, np.unique(c.rank[np.concatenate(pair)]), source) & ~(c.p2p | POINT[c.kind])
     late = found.ahead[reference] - found.ahead[rows]
     start, other = _step_starts(c, rows, windows, step_of_row), _step_starts(c, reference, windows, step_of_row)
     best = np.full(len(rows), np.iinfo(np.int64).min)

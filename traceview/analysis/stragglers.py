@@ -78,7 +78,7 @@ def find(
         row.place = place[row.rank]
     notes = _notes(late, listed, np.flatnonzero(fit & ~late.real))
     if relays:
-        notes.append(f"ranks {units.ranks(relays)} are late because they waited themselves: not listed as stragglers")
+        notes.append(f"{_who(relays)} came late after waiting for others: no culprit, whatever the others lost to it")
     steps, known = sorted(used), np.argwhere(~np.isnan(late.ns)).tolist()
     cells = {(r, steps[k]): int(late.ns[r, k]) for r, k in known}
     return Stragglers(rows, _blame_rows(ledger, origin, clocks), _arrivals(c, arrived), notes, cells)
@@ -123,24 +123,18 @@ class _View:
 
 
 def _without_relays(rows: list[StragglerRow]) -> tuple[list[StragglerRow], list[int]]:
-    """Culprits, and the ranks that only pass on what they waited for.
+    """Culprits, and the ranks that only pass on what they waited for: no names, also where nobody else is found.
 
-    These stay if there is nobody else, unless what held them is unresolved: the culprit may be a missing rank.
+    Whom they waited for may be a missing rank, or the schedule of a pipeline.
     """
     own = [r for r in rows if not _passes_on(r.cause_terms_ns)]
-    listed = own or [r for r in rows if not _held_by_unseen(r.cause_terms_ns)]
-    return listed, [r.rank for r in rows if r not in listed]
+    return own, [r.rank for r in rows if r not in own]
 
 
 def _passes_on(terms: dict[str, int]) -> bool:
     """Most of the lateness is waiting, or communication that may be waiting."""
     waited = sum(max(terms.get(leaf, 0), 0) for leaf in ("comm_wait", "comm_unresolved"))
     return waited > 0 and waited >= max(terms.values())
-
-
-def _held_by_unseen(terms: dict[str, int]) -> bool:
-    """The largest part of the lateness is communication of which members are missing."""
-    return max(terms, key=lambda k: terms[k], default="") == "comm_unresolved"
 
 
 def _assumed(facts: Facts, rows: Ints, owed: Ints | Floats) -> bool:
@@ -237,13 +231,16 @@ def _explanation(view: _View, rank: int, blamed: int, cause: Cause, quality: str
     return text
 
 
+def _who(ranks: list[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {units.ranks(ranks)}"
+
+
 def _notes(late: Lateness, listed: Ints, doubtful: Ints) -> list[str]:
     out = []
     unsure = np.setdiff1d(np.flatnonzero(late.unclear_ns > 0), listed)
     for ranks, why in ((unsure, "is within the clock error"), (doubtful, "may be chance: more steps would tell")):
         if len(ranks):
-            who = f"rank{'s' * (len(ranks) > 1)} {units.ranks(ranks.tolist())}"
-            out.append(f"cannot tell whether {who} made the others wait: their lateness {why}")
+            out.append(f"cannot tell whether {_who(ranks.tolist())} made the others wait: their lateness {why}")
     return out
 
 
