@@ -190,7 +190,7 @@ def test_a_relay_is_not_a_culprit():
 
 
 def test_the_schedule_of_a_pipeline_names_nobody():
-    """Four stages pass their gradients back and then meet: the first is last because it waited, and so did the next."""
+    """Four stages pass their gradients back and then meet: the first is last because it waited, and so on."""
     job = Job(world=4)
     for k in range(6):
         t, done = 100 * MS * k, 10 * MS
