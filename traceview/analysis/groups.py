@@ -54,30 +54,50 @@ class Group:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that cross-rank analysis reads; a null is -1 (``UNKNOWN_LAUNCH`` for launch)."""
+    """The columns that cross-rank analysis reads; a null is -1 (``UNKNOWN_LAUNCH`` for launch).
 
+    What only matching reads is taken from the table when it is asked for, and not kept.
+    """
+
+    table: Any
+    """the ``collectives`` table of all ranks"""
     rank: Ints
     start: Ints
     end: Ints
-    launch: Ints
     kind: Codes
     on_host: Bools
     """a host collective: its stamps are the host's own"""
     group: Ints
     """index into ``groups``; -1 = no group facts"""
-    seq: Ints
     p2p: Bools
     src: Ints
     dst: Ints
-    dtype: Ints
-    elems_in: Ints
-    elems_out: Ints
-    name: Ints
     groups: list[Group]
-    names: list[str]
 
     def __len__(self) -> int:
         return len(self.rank)
+
+    def launch(self) -> Ints:
+        """Begin of the launch, ns."""
+        out: Ints = _plain(self.table["launch_start"], UNKNOWN_LAUNCH)
+        return out
+
+    def seq(self) -> Ints:
+        """Sequence number in the group."""
+        out: Ints = _plain(self.table["seq"])
+        return out
+
+    def dtype(self) -> Ints:
+        """Number of the data type's name."""
+        return _dictionary(self.table["dtype"])[0]
+
+    def elems(self) -> tuple[Ints, Ints]:
+        """Elements in and out."""
+        return _plain(self.table["elems_in"]), _plain(self.table["elems_out"])
+
+    def name(self) -> tuple[Ints, list[Any]]:
+        """(index per row into the kernel names, the names)."""
+        return _dictionary(self.table["name"])
 
 
 def columns(collectives: Any) -> Columns:
@@ -87,25 +107,18 @@ def columns(collectives: Any) -> Columns:
     p2p = _plain(table["p2p"]).astype(np.bool_) | (POINT[kind] & (kind != KIND["sendrecv"]))
     rank = _plain(table["rank"]).astype(np.int64)
     group, groups = _groups(table, rank)
-    name, names = _dictionary(table["name"])
     return Columns(
+        table=table,
         rank=rank,
         start=_plain(table["start"]),
         end=_plain(table["end"]),
-        launch=_plain(table["launch_start"], UNKNOWN_LAUNCH),
         kind=kind,
         on_host=_plain(table["device"]) < 0,
         group=group,
-        seq=_plain(table["seq"]),
         p2p=p2p,
         src=_plain(table["src"]).astype(np.int64, copy=False),
         dst=_plain(table["dst"]).astype(np.int64, copy=False),
-        dtype=_dictionary(table["dtype"])[0],
-        elems_in=_plain(table["elems_in"]),
-        elems_out=_plain(table["elems_out"]),
-        name=name,
         groups=groups,
-        names=names,
     )
 
 

@@ -68,8 +68,9 @@ def _signature(c: Columns) -> Ints:
     """Hash of dtype and sizes; of the dtype alone for kinds whose sizes differ between members."""
     sized = SAME_SIZES[c.kind] | POINT[c.kind]
     with np.errstate(over="ignore"):
-        size = np.where(sized, (c.elems_in + 2) * _MIX[1] ^ (c.elems_out + 2) * _MIX[2], 0)
-        out: Ints = size ^ (c.dtype + 2) * _MIX[0]
+        given, taken = c.elems()
+        size = np.where(sized, (given + 2) * _MIX[1] ^ (taken + 2) * _MIX[2], 0)
+        out: Ints = size ^ (c.dtype() + 2) * _MIX[0]
     return out
 
 
@@ -84,7 +85,7 @@ def _host_ids(c: Columns, hosts: dict[int, str] | None) -> Ints:
 
 def _time(c: Columns, rows: Ints) -> Ints:
     """What orders the collectives of a rank: the launch where every row tells it (streams may run out of order)."""
-    launch = c.launch[rows]
+    launch = c.launch()[rows]
     return c.start[rows] if (launch == UNKNOWN_LAUNCH).any() else launch
 
 
@@ -137,12 +138,13 @@ def _join_edges(count: int, rows: Ints, edge: Ints) -> tuple[Ints, Ints, int]:
 def _match_sequence_numbers(c: Columns, left: Bools, draft: _Draft) -> Bools:
     """K1: (group, point-to-point, sequence number), for groups whose rows all have one."""
     eligible = left & (c.group >= 0)
-    bare = np.bincount(c.group[eligible & (c.seq < 0)], minlength=len(c.groups)) > 0
+    seq = c.seq()
+    bare = np.bincount(c.group[eligible & (seq < 0)], minlength=len(c.groups)) > 0
     take: Bools = eligible & ~np.append(bare, True)[c.group]
     rows = np.flatnonzero(take)
     if len(rows):
         family = c.group[rows] * 2 + c.p2p[rows]
-        seq = c.seq[rows]
+        seq = seq[rows]
         low = np.full(2 * len(c.groups), np.iinfo(np.int64).max)
         high = np.full(2 * len(c.groups), NONE)
         np.minimum.at(low, family, seq)
@@ -218,18 +220,19 @@ def _match_without_groups(
     if not len(rows):
         return []
     trial = _Draft(len(c))
-    _place_classes(c, rows, (c.name[rows], step[rows]), clues, trial, (K4, anchored))
-    good = _overlapping_names(c, clues, rows, trial.key)
-    keep = rows[good[c.name[rows]]]
+    name, names = c.name()
+    _place_classes(c, rows, (name[rows], step[rows]), clues, trial, (K4, anchored))
+    good = _overlapping_names(c, clues, rows, trial.key, name)
+    keep = rows[good[name[rows]]]
     draft.add(keep, trial.key[keep], K4)
     draft.ambiguous[keep] |= trial.ambiguous[keep]
     if len(keep) == len(rows):
         return []
-    lost = sorted({c.names[i] for i in np.unique(c.name[rows]).tolist() if not good[i]})
+    lost = sorted({names[i] for i in np.unique(name[rows]).tolist() if not good[i]})
     return [f"not matched, no group facts and the intervals do not overlap: {', '.join(lost)}"]
 
 
-def _overlapping_names(c: Columns, clues: Clues, rows: Ints, key: Ints) -> Bools:
+def _overlapping_names(c: Columns, clues: Clues, rows: Ints, key: Ints, name: Ints) -> Bools:
     """Per name: the instances share a point of time, after a provisional offset per rank on other hosts."""
     rows = rows[key[rows] >= 0]
     shift = np.zeros(int(c.rank.max(initial=0)) + 1, np.int64)
@@ -243,9 +246,9 @@ def _overlapping_names(c: Columns, clues: Clues, rows: Ints, key: Ints) -> Bools
             shift[r] = np.median(gap[own])
     late = np.maximum.reduceat(c.start[order] + shift[c.rank[order]], first) if len(first) else first
     early = np.minimum.reduceat(c.end[order] + shift[c.rank[order]], first) if len(first) else first
-    name = c.name[order[first]]
-    total = np.bincount(name, minlength=len(c.names))
-    hits = np.bincount(name, late < early, minlength=len(c.names))
+    count = int(name.max(initial=-1)) + 1
+    total = np.bincount(name[order[first]], minlength=count)
+    hits = np.bincount(name[order[first]], late < early, minlength=count)
     out: Bools = (total > 0) & (hits >= clues.config.overlap_good * total)
     return out
 
@@ -295,7 +298,7 @@ def _metadata_differs(c: Columns, order: Ints, first: Ints) -> Bools:
     kind = c.kind[order]
     point = POINT[kind]
     differs = _spread(np.where(point, 0, kind), first)
-    for column in (c.dtype, c.elems_in, c.elems_out):
+    for column in (c.dtype(), *c.elems()):
         value = np.where(SAME_SIZES[kind], column[order], NONE)
         known = np.minimum.reduceat(value, first) >= 0
         differs |= known & _spread(value, first)
