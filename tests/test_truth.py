@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -88,6 +89,10 @@ def check_sums(result: Result) -> None:
     assert result.budget.wall_ns == sum(w.end_ns - w.start_ns for w in result.window_rows)
     blame, wait = sum(b.blame_ns for b in result.blame), result.budget.sub_ns.get("comm_wait.nxn", 0)
     assert blame <= wait if result.budget.leaves_ns["comm_unresolved"] else blame == wait
+    by_place = Counter[str]()
+    for row in result.blame_by:
+        by_place[row.by] += row.blame_ns
+    assert set(by_place.values()) <= {blame}
 
 
 def check_exact(sim: Sim, style: str) -> None:
@@ -103,6 +108,14 @@ def check_exact(sim: Sim, style: str) -> None:
 @given(job=jobs(losses=True), style=st.sampled_from(["D2", "D1"]))
 def test_leaves_are_exact(job: Job, style: str) -> None:
     check_exact(simulate(job), style)
+
+
+def test_leaves_are_exact_with_three_axes() -> None:
+    """Two pipeline stages of two tensor-parallel pairs, and a reduction over all ranks."""
+    slow = (SlowRank(3, 1.3), StageImbalance(1, 1.2))
+    check_exact(
+        simulate(Job("pp", ranks=8, hosts=4, steps=4, tp=2, pp=2, layers=2, grad_norm=True, faults=slow)), "D2"
+    )
 
 
 @random_jobs(0.1)

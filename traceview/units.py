@@ -28,6 +28,17 @@ def time(ns: float | None) -> str:
     return f"{_digits(ns / scale)} {unit}"
 
 
+def gpu_seconds(ns: int) -> str:
+    """GPU time as a plain number of seconds, for columns that say the unit in their head.
+
+    >>> gpu_seconds(4_060_000_000), gpu_seconds(250_300_000), gpu_seconds(12_000), gpu_seconds(0)
+    ('4.06', '0.250', '<0.001', '0')
+    """
+    if 0 < ns < 1_000_000:
+        return "<0.001"
+    return "0" if ns == 0 else _digits(ns / 1e9) if ns >= 1_000_000_000 else f"{ns / 1e9:.3f}"
+
+
 def size(count: float | None) -> str:
     """Bytes in decimal units.
 

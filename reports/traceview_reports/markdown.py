@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from traceview.result import Result
 from traceview_reports import verdict, views, views_quality
@@ -12,6 +13,7 @@ from traceview_reports.tables import View, parts
 
 _TABLES: tuple[Callable[[Result], View], ...] = (
     views.stragglers,
+    partial(views.places, most=2),
     views.steps,
     views.ranks,
     views.collectives,

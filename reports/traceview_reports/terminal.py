@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
+from functools import partial
 from io import StringIO
 
 from rich.console import Console
@@ -50,15 +52,16 @@ def render(result: Result, *, width: int | None = None, color: bool = False, ver
     _head(out, result)
     _bar(out, result)
     _findings(out, result, verbose)
-    for build in _TABLES if verbose else _TABLES[:5]:
+    for build in _TABLES if verbose else _SHORT_TABLES:
         _table(out, build(result), verbose)
     _quality(out, result, verbose)
     lines = page.getvalue().split("\n")
     return "\n".join(re.sub(r" +((?:\x1b\[[0-9;]*m)*)$", r"\1", line) for line in lines)
 
 
-_TABLES = (
+_TABLES: tuple[Callable[[Result], View], ...] = (
     views.stragglers,
+    partial(views.places, most=5),
     views.steps,
     views.ranks,
     views.collectives,
@@ -72,6 +75,14 @@ _TABLES = (
     views_quality.hosts,
     views_quality.matching,
     views.metrics,
+)
+_SHORT_TABLES: tuple[Callable[[Result], View], ...] = (
+    views.stragglers,
+    partial(views.places, most=1),
+    views.steps,
+    views.ranks,
+    views.collectives,
+    views.copies,
 )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from operator import attrgetter as at
 from typing import Any
 
 from traceview import units
-from traceview.result import Result, StepRow
+from traceview.result import BlamePlaceRow, Result, StepRow
 from traceview_reports import definitions
 from traceview_reports.names import host
 from traceview_reports.tables import Column, View, group_columns, metric
@@ -74,11 +75,11 @@ def stragglers(result: Result) -> View:
         Column("cause", "text", lambda r: r.cause.replace("_", " "), "cause"),
         Column("how often", "text", lambda r: r.kind.replace("_", " "), "straggler.kind"),
         Column("late steps", "text", lambda r: f"{r.late_steps}/{r.steps}", "late_steps"),
-        Column("started", "time", at("origin_blame_ns"), "origin_blame"),
-        Column("direct", "time", at("blame_ns"), "blame"),
-        Column("inclusive", "time", at("blame_inclusive_ns"), "blame_inclusive", 2),
-        Column("last arriver", "time", at("last_ns"), "last", 2),
-        Column("fix one", "time", at("marginal_ns"), "marginal", 2),
+        Column("started GPU-s", "gpu", at("origin_blame_ns"), "origin_blame"),
+        Column("direct GPU-s", "gpu", at("blame_ns"), "blame"),
+        Column("inclusive GPU-s", "gpu", at("blame_inclusive_ns"), "blame_inclusive", 2),
+        Column("last arriver GPU-s", "gpu", at("last_ns"), "last", 2),
+        Column("fix one GPU-s", "gpu", at("marginal_ns"), "marginal", 2),
         Column("last", "text", lambda r: f"{r.last_count}/{r.collectives}", "last_count", 2),
         Column("quality", "text", lambda r: r.quality.replace("_", " "), "quality", 2),
     )
@@ -90,7 +91,7 @@ def stragglers(result: Result) -> View:
         "Nobody straggles: no rank is late in enough steps with enough blame."
         if len(result.run.ranks) > 1
         else "One rank only: a straggler shows when the traces of the other ranks are given too.",
-        "time of other ranks lost waiting for this one, over the used steps",
+        "GPU time of other ranks lost waiting for this one, over the used steps",
     )
 
 
@@ -104,14 +105,14 @@ def blame(result: Result) -> View:
     columns = (
         Column("rank", "id", at("rank"), "rank"),
         Column("host", "name", lambda r: host(r.host), "host"),
-        Column("direct", "time", at("blame_ns"), "blame"),
-        Column("started", "time", at("origin_blame_ns"), "origin_blame"),
-        Column("inclusive", "time", at("blame_inclusive_ns"), "blame_inclusive", 1),
-        Column("last arriver", "time", at("last_ns"), "last"),
-        Column("fix one", "time", at("marginal_ns"), "marginal"),
-        Column("itself waited", "time", at("waited_ns"), "waited"),
+        Column("direct GPU-s", "gpu", at("blame_ns"), "blame"),
+        Column("started GPU-s", "gpu", at("origin_blame_ns"), "origin_blame"),
+        Column("inclusive GPU-s", "gpu", at("blame_inclusive_ns"), "blame_inclusive", 1),
+        Column("last arriver GPU-s", "gpu", at("last_ns"), "last"),
+        Column("fix one GPU-s", "gpu", at("marginal_ns"), "marginal"),
+        Column("itself waited GPU-s", "gpu", at("waited_ns"), "waited"),
     )
-    sums = [units.time(sum(getattr(r, k) for r in rows)) for k in _BLAME]
+    sums = [units.gpu_seconds(sum(getattr(r, k) for r in rows)) for k in _BLAME]
     return View(
         "blame",
         "Blame ledger",
@@ -121,6 +122,54 @@ def blame(result: Result) -> View:
         "direct blame adds up to the straggler wait of the bar",
         ("sum", "", *sums) if rows else (),
     )
+
+
+def places(result: Result, most: int | None = None) -> View:
+    """The ledger by host, stage, replica, rail and class of collectives.
+
+    ``most``: as many of each kind, only those with blame, no kind with a single row, and none at all where no finding
+    is about waiting.
+    """
+    kinds = Counter(r.by for r in result.blame_by)
+    total = Counter[str]()
+    for r in result.blame_by:
+        total[r.by] += _leading(r)
+    rows = list(result.blame_by)
+    if most is not None:
+        matters = any(f.section == "stragglers" for f in result.findings)
+        blamed = [r for r in rows if matters and kinds[r.by] > 1 and (r.blame_ns or r.origin_blame_ns)]
+        rows = [r for by in kinds for r in [b for b in blamed if b.by == by][:most]]
+    columns = (
+        Column("by", "text", _place_kind, "by"),
+        Column("name", "name", at("name"), "blame_by.name"),
+        Column("ranks", "name", at("ranks"), "blame_by.ranks", 1),
+        Column("started GPU-s", "gpu", at("origin_blame_ns"), "origin_blame"),
+        Column("direct GPU-s", "gpu", at("blame_ns"), "blame"),
+        Column("of all %", "share", lambda r: _leading(r) / total[r.by] if total[r.by] else None, "blame_by.share"),
+        Column("inclusive GPU-s", "gpu", at("inclusive_ns"), "blame_inclusive", 2),
+        Column("itself waited GPU-s", "gpu", at("waited_ns"), "blame_by.waited", 2),
+        Column("quality", "text", lambda r: r.quality.replace("_", " "), "quality", 2),
+        Column("told by", "prose", at("basis"), "blame_by.basis", 2),
+    )
+    untold = [f"not by {by}: {why}" for by, why in result.blame_by_untold.items()]
+    note = "direct blame of each kind of place adds up to that of the ledger"
+    return View(
+        "places",
+        "Blame by place",
+        columns,
+        rows,
+        "No exposed waiting in fully observed collectives, so no place is to blame.",
+        note if most is not None else "; ".join([note, *untold]),
+    )
+
+
+def _leading(row: BlamePlaceRow) -> int:
+    """What the rows are ordered by: the blame that started there; direct blame of a class of collectives."""
+    return row.blame_ns if row.origin_blame_ns is None else row.origin_blame_ns
+
+
+def _place_kind(row: BlamePlaceRow) -> str:
+    return f"{row.by} (assumed)" if row.basis.startswith("assumed") else row.by
 
 
 def collectives(result: Result) -> View:
@@ -309,6 +358,7 @@ VIEWS: tuple[Callable[[Result], View], ...] = (
     steps,
     stragglers,
     blame,
+    places,
     ranks,
     collectives,
     copies,

@@ -12,6 +12,7 @@ from traceview import units
 from traceview.config import DEFAULT
 from traceview.result import (
     ArrivalRow,
+    BlamePlaceRow,
     BlameRow,
     Budget,
     Clock,
@@ -183,6 +184,19 @@ def healthy(ranks: int = 8, steps: int = 10) -> Result:
     )
 
 
+def _by_place(host: str, victims: int, ranks: int) -> list[BlamePlaceRow]:
+    """The ledger of one culprit on ``host`` by place."""
+    every, quality = units.ranks(list(range(ranks))), "proved"
+    rail = "assumed: equal local ranks of all hosts share a rail"
+    return [
+        BlamePlaceRow("host", host, every, victims, victims, victims, victims, quality, "the traces"),
+        BlamePlaceRow("rail", "local rank 1", "1,3", victims, victims, victims, 0, "estimated", rail),
+        BlamePlaceRow("rail", "(not told)", "0,2", 0, 0, 0, victims, "estimated", ""),
+        BlamePlaceRow("collective", "0 allreduce", every, victims - 7, None, victims, victims, quality, "its waits"),
+        BlamePlaceRow("collective", "0 allgather", every, 7, None, 7, 7, quality, "its waits"),
+    ]
+
+
 def slow_rank(ranks: int = 8, steps: int = 10, culprit: int = 3) -> Result:
     """One rank computes 10 % slower; the others wait."""
     wait = 58
@@ -247,6 +261,8 @@ def slow_rank(ranks: int = 8, steps: int = 10, culprit: int = 3) -> Result:
             )
         ],
         blame=[BlameRow(culprit, host, victims, victims, victims + 30 * MS, victims, victims, 0)],
+        blame_by=_by_place(host, victims, ranks),
+        blame_by_untold={"stage": "no group is described as a pipeline", "replica": "no group is data parallel"},
         collective_rows=[
             CollectiveRow(
                 "default_pg",

@@ -80,7 +80,21 @@ def test_the_ledger_sums_to_the_straggler_wait() -> None:
     view = views.blame(result)
     lost = group_ns(result.budget.leaves_ns, result.budget.sub_ns)["straggler wait"]
     assert sum(r.blame_ns for r in view.rows) == lost
-    assert view.total[2] == "4.06 s"
+    assert view.total[2] == "4.06"
+
+
+def test_places_show_the_first_of_each_kind_or_all() -> None:
+    result = ALL["slow_rank"]()
+    full = views.places(result)
+    assert [c.text(full.rows[1]) for c in full.columns[:6]] == [
+        *("rail (assumed)", "local rank 1", "1,3", "4.06", "4.06", "100.0")
+    ]
+    assert [full.columns[3].text(r) for r in full.rows] == ["4.06", "4.06", "0", "-", "-"]
+    assert "not by stage: no group is described as a pipeline" in full.note
+    short = views.places(result, most=1)
+    assert [(r.by, r.name) for r in short.rows] == [("rail", "local rank 1"), ("collective", "0 allreduce")]
+    result.findings = []
+    assert not views.places(result, most=1).rows, "a healthy run blames no place on its first screen"
 
 
 def test_the_status_is_not_said_twice() -> None:

@@ -227,6 +227,8 @@ class Job:
     """parameters of a layer"""
     activation_bytes: int = 16_000_000
     micro_batches: int = 4
+    grad_norm: bool = False
+    """all ranks reduce the norm of the gradients before the optimizer"""
     accumulate: int = 1
     buckets: int = 3
     jitter: float = 0.002

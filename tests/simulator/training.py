@@ -206,6 +206,9 @@ class Trainer:
         """Optimizer kernels, after every gradient collective."""
         with self.p.range("annotation", "Optimizer.step#AdamW.step"):
             waits = tuple(self.reduced)
+            if self.job.grad_norm:
+                norm = self.collective(GRADS, "world", "allreduce", 4, waits)
+                waits += (norm,) if norm else ()
             for _ in range(2):
                 self.compute(("aten::_fused_adamw_", ADAM), self.job.layer_ns * self.job.layers / 50, waits)
                 waits = ()
@@ -345,10 +348,16 @@ class Stage:
         if self.stage:
             waits = (t.p2p(P2P, t.rank - self.hop, size, False),)
         for i in range(self.layers):
-            op = t.layer(i, FORWARD, t.job.layer_ns, waits if i == 0 else ())
+            op = t.layer(i, FORWARD, t.job.layer_ns, waits)
+            waits = self._tensor(op)
         if self.stage < self.stages - 1:
-            t.p2p(P2P + 1, t.rank + self.hop, size, True, (op,))
+            t.p2p(P2P + 1, t.rank + self.hop, size, True, (op, *waits))
         return op
+
+    def _tensor(self, op: GpuRecord) -> tuple[GpuRecord, ...]:
+        """The activations of a layer, reduced over the tensor-parallel group."""
+        reduced = self.t.collective(COMM, "tp", "allreduce", self.t.job.activation_bytes, (op,))
+        return (reduced,) if reduced else ()
 
     def backward(self) -> None:
         """The same with gradients, in the other direction, on the autograd thread."""
@@ -358,9 +367,9 @@ class Stage:
                 waits = (t.p2p(P2P + 2, t.rank + self.hop, size, False),)
             for i in reversed(range(self.layers)):
                 op = t.layer(i, BACKWARD, 2 * t.job.layer_ns, waits)
-                waits = ()
+                waits = self._tensor(op)
             if self.stage:
-                t.p2p(P2P + 3, t.rank - self.hop, size, True, (op,))
+                t.p2p(P2P + 3, t.rank - self.hop, size, True, (op, *waits))
         self.last = op
 
 

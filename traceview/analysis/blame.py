@@ -14,6 +14,31 @@ from traceview.analysis.shares import Waiting, split, whole
 from traceview.analysis.types import NXN, Bools, Floats, Ints, Matches, Phases, Rows, WaitPieces
 from traceview.analysis.waits import Waits
 
+_KINDS = len(KIND) + 1  # kind codes, and unknown
+
+
+@dataclass(frozen=True)
+class ByClass:
+    """The ledger by class of the instances waited in: one element per (group, kind) with a wait, ns."""
+
+    group: Ints
+    """index into ``Columns.groups``, -1 = no group facts"""
+    kind: Ints
+    """kind code, -1 = unknown"""
+    direct: Ints
+    """sums to the direct blame of all ranks"""
+    inclusive: Ints
+    waited: Ints
+    """with the waits that nobody is blamed for; sums to ``Ledger.total``"""
+
+    @classmethod
+    def of(cls, found: Instances, *by_instance: Ints) -> ByClass:
+        """From direct, inclusive and waited ns of every instance."""
+        family = (found.group + 1) * _KINDS + found.kind + 1
+        sums = [_by_rank(family, ns, (int(found.group.max(initial=-1)) + 2) * _KINDS) for ns in by_instance]
+        some = np.flatnonzero(sum(sums))
+        return cls(some // _KINDS - 1, some % _KINDS - 1, *(ns[some] for ns in sums))
+
 
 @dataclass(frozen=True)
 class Ledger:
@@ -40,6 +65,7 @@ class Ledger:
     """per collectives row: direct blame of this arrival, before rounding"""
     row_at_least: Floats
     """the same of ``at_least``"""
+    classes: ByClass
 
 
 def blame(
@@ -69,9 +95,10 @@ def blame(
     if used is not None:
         ok &= used[found.last]
     tail = c.rank[found.last]
+    inclusive, hidden = _inclusive(c, found, phases, sure, used)
     return Ledger(
         direct=_by_rank(culprit, owed_ns, ranks),
-        inclusive=_inclusive(c, found, phases, sure, used),
+        inclusive=inclusive,
         last=exposed.last,
         marginal=_by_rank(tail[ok], found.marginal[ok], ranks),
         waited=exposed.waited,
@@ -82,6 +109,7 @@ def blame(
         unblamed=int(exposed.waited.sum() - owed_ns.sum()),
         row_ns=exposed.share,
         row_at_least=exposed.low_share,
+        classes=ByClass.of(found, exposed.blamed, hidden, exposed.lost),
     )
 
 
@@ -95,6 +123,8 @@ class _Exposed:
     """the same of partly observed ones"""
     blamed: Ints
     """per instance: its waits, if it is fully observed"""
+    lost: Ints
+    """per instance: its waits"""
     waited: Ints
     """by rank that waits"""
     last: Ints
@@ -104,13 +134,14 @@ class _Exposed:
     @classmethod
     def of(cls, ranks: int, rows: int, instances: int, *, partial: bool) -> _Exposed:
         none = np.zeros(rows) if partial else np.broadcast_to(0.0, rows)
-        blamed, waited, last = (np.zeros(n, np.int64) for n in (instances, ranks, ranks))
-        return cls(np.zeros(rows), none, blamed, waited, last)
+        blamed, lost, waited, last = (np.zeros(n, np.int64) for n in (instances, instances, ranks, ranks))
+        return cls(np.zeros(rows), none, blamed, lost, waited, last)
 
     def add(self, c: Columns, found: Instances, some: Block, owed: Waiting, sure_low: tuple[Bools, Bools]) -> None:
         """Take in the waits of a block of instances."""
         ranks = len(self.waited)
         self.waited += _by_rank(c.rank[owed.row], owed.u1 - owed.u0, ranks)
+        self.lost[some.instances] = np.bincount(owed.instance, owed.u1 - owed.u0, len(some.instances))
         sure, low = (owed.take(keep[some.instances][owed.instance]) for keep in sure_low)
         ns = sure.u1 - sure.u0
         self.blamed[some.instances] = np.bincount(sure.instance, ns, len(some.instances))
@@ -184,20 +215,21 @@ def _last(found: Instances, some: Block, owed: Waiting) -> Ints:
     return np.where(rooted, root, found.last[at])
 
 
-def _inclusive(c: Columns, found: Instances, phases: Phases, sure: Bools, used: Bools | None) -> Ints:
-    """By rank: what it owes of all straggler waits of used rows in sure instances, hidden or not."""
+def _inclusive(c: Columns, found: Instances, phases: Phases, sure: Bools, used: Bools | None) -> tuple[Ints, Ints]:
+    """(by rank: what it owes of all straggler waits of used rows in sure instances, hidden or not; by instance)."""
     ranks = int(c.rank.max(initial=-1)) + 1
-    share, total = np.zeros(ranks), 0
+    share, waits = np.zeros(ranks), np.zeros(len(found), np.int64)
     for some in found.blocks():
         row = some.rows
         fit = (phases.wait_end[row] > c.start[row]) & (phases.sub[row] == NXN) & sure[some.number]
         fit &= True if used is None else used[row]
         row = row[fit]
         owed = _waiting(c, found, row, some.local[fit], (c.start[row], phases.wait_end[row]))
-        total += int((owed.u1 - owed.u0).sum())
+        waits[some.instances] = np.bincount(owed.instance, owed.u1 - owed.u0, len(some.instances))
         rows, ns = charges(found, some, owed)
         share += np.bincount(c.rank[rows], ns, ranks)
-    return whole(share, np.zeros(ranks, np.int64), np.array([total])) if ranks else np.zeros(0, np.int64)
+    total = np.array([waits.sum()])
+    return whole(share, np.zeros(ranks, np.int64), total) if ranks else np.zeros(0, np.int64), waits
 
 
 def _taken_part(c: Columns, found: Instances, ok: Bools, ranks: int) -> Ints:

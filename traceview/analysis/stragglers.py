@@ -219,7 +219,7 @@ def _explanation(view: _View, rank: int, blamed: int, cause: Cause, quality: str
     text = (
         f"rank {rank} arrives {typical} after the median member on average, in {late.clear[rank]} collectives, "
         f"late in {steps_late} of {steps} steps; "
-        f"the others lost {units.time(blamed)} waiting for it; {sentence(cause)}"
+        f"the others lost {units.time(blamed)} of GPU time waiting for it; {sentence(cause)}"
     )
     need = significant_last(late.share.shape[0], steps, config)
     if need is not None and first >= need:

@@ -13,6 +13,7 @@ from traceview.analysis.findings.common import waits_of_ranks
 from traceview.analysis.verdict import judge
 from traceview.config import Config
 from traceview.pipeline import rows
+from traceview.pipeline.byplace import blame_by
 from traceview.pipeline.values import Across, Blamed, Frame, Lanes, StudyOptions
 from traceview.pipeline.wiring import wire
 from traceview.result import (
@@ -48,7 +49,8 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
     metas = {r: run.parts[r].meta for r in run.ranks}
     hosts = {r: run.host(r) for r in run.ranks}
     used = [(lane, base.windows.used[lane.window]) for lane in lanes.lanes]
-    fabric, notes = wire(run, base.collectives, how)
+    fabric, rail, notes = wire(run, base.collectives, how)
+    by_place, untold = blame_by(run, across, blamed, rail)
     heavy = kernels.table(lanes.kernels, KERNELS_LOOKED_AT)
     result = Result(
         verdict=Verdict("", ""),
@@ -69,6 +71,8 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
             {r for r, m in metas.items() if m.source.truncated},
         ),
         blame=blamed.found.blame,
+        blame_by=by_place,
+        blame_by_untold=untold,
         arrivals=blamed.found.arrivals,
         critical_path=blamed.path,
         kernels=heavy[:KERNELS_SHOWN],

@@ -14,6 +14,7 @@ import pyarrow as pa
 from traceview.errors import TraceviewError
 from traceview.result.rows import (
     ArrivalRow,
+    BlamePlaceRow,
     BlameRow,
     Clock,
     CollectiveRow,
@@ -37,6 +38,7 @@ from traceview.schema.structs import table_of
 __all__ = [
     "SCHEMA",
     "ArrivalRow",
+    "BlamePlaceRow",
     "BlameRow",
     "Budget",
     "Clock",
@@ -238,6 +240,9 @@ class Result(msgspec.Struct):
     step_rows: list[StepRow] = msgspec.field(name="steps", default_factory=list)
     rank_rows: list[RankRow] = msgspec.field(name="ranks", default_factory=list)
     blame: list[BlameRow] = []
+    blame_by: list[BlamePlaceRow] = []
+    blame_by_untold: dict[str, str] = {}
+    """kind of place -> why there are no rows of it"""
     kernels: list[KernelRow] = []
     ranges: list[RangeRow] = []
     copies: list[CopyRow] = []

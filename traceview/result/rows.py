@@ -88,6 +88,26 @@ class BlameRow(msgspec.Struct):
     """what this rank itself lost waiting (exposed, nxn)"""
 
 
+class BlamePlaceRow(msgspec.Struct):
+    """The ledger by place; for each ``by``, ``blame_ns`` sums to that of ``blame``. Blame is GPU time of others."""
+
+    by: str
+    """host | stage | replica | rail | collective"""
+    name: str
+    """'(not told)' for the ranks without a label; group, description and kind for a class of collectives"""
+    ranks: str
+    """as ranges"""
+    blame_ns: int
+    origin_blame_ns: int | None
+    """None for a class of collectives: where a delay began is a property of ranks"""
+    inclusive_ns: int
+    waited_ns: int
+    """what these ranks lost waiting; in a class, all waiting in it"""
+    quality: Quality
+    basis: str
+    """what tells the names; begins with 'assumed' where no file does"""
+
+
 class HostClock(msgspec.Struct):
     """Fit of one host's clock: true = local + offset + drift*(local - t_ref)."""
 

@@ -63,6 +63,7 @@ def before_timeline(result: Result, env: Environment, charts: dict[str, Chart]) 
             _some(charts, "arrivals"),
             [
                 grid(views.stragglers(result), 20),
+                grid(views.places(result), 24),
                 grid(views.blame(result), 16),
                 grid(views_quality.arrivals(result), 16),
             ],
