@@ -244,3 +244,52 @@ def test_members_are_not_told_where_the_world_is_not(tmp_path: Path) -> None:
     }  # fmt: skip
     (row,) = read(tmp_path, tables).table(COLLECTIVES).to_pylist()
     assert (row["members"], row["src"], row["group_size"], row["comm_id"]) == (None, None, 2, "0x7")
+
+
+@pytest.mark.parametrize(
+    ("values", "column", "expected"),
+    [
+        ({"size": 2**60}, "bytes", None),
+        ({"size": -5}, "bytes", None),
+        ({"size": 2**50}, "bytes", 2**50),
+        ({"peer": 2**40}, "dst", None),
+    ],
+)
+def test_values_that_none_can_be_are_not_told(
+    values: dict[str, int], column: str, expected: int | None, tmp_path: Path
+) -> None:
+    call_ = nvtx(90, 99, "ncclSend" if "peer" in values else "ncclAllReduce", **payload(comm=7, **values))
+    tables = strings(NAME, "cudaLaunchKernelExC_v11060") | {
+        "NVTX_EVENTS": [INIT, call_],
+        "CUPTI_ACTIVITY_KIND_KERNEL": [kernel(100, 105, 10, 1)],
+        "CUPTI_ACTIVITY_KIND_RUNTIME": [call(91, 92, 13, 1)],
+    }  # fmt: skip
+    part = read(tmp_path, tables)
+    (row,) = part.table(COLLECTIVES).to_pylist()
+    assert row[column] == expected
+    assert any("NVTX_EVENTS.payload" in w for w in part.meta.source.warnings) == (expected is None)
+
+
+@pytest.mark.parametrize(
+    "init", [{"nranks": 2**31 - 1, "rank": 0}, {"nranks": 4, "rank": 4}, {"nranks": -1, "rank": 0}]
+)
+def test_a_world_that_none_can_be_is_not_told(init: dict[str, int], tmp_path: Path) -> None:
+    tables = strings(NAME) | {
+        "NVTX_EVENTS": [nvtx(1, 2, "ncclCommInitRank", **payload(comm=7, **init))],
+        "CUPTI_ACTIVITY_KIND_KERNEL": [kernel(100, 105, 10, 1)],
+    }  # fmt: skip
+    part = read(tmp_path, tables)
+    assert (part.meta.rank, part.meta.world_size) == (None, None)
+
+
+def test_payload_schemas_of_odd_types(tmp_path: Path) -> None:
+    """Numbers as reals and as text, places that no struct has: what is whole is used."""
+    odd = [r | {"offset": None if r["offset"] is None else float(r["offset"])} for r in schema_rows("2.25")]
+    odd += [{"domainId": 1, "schemaId": "x", "idx": "y", "type": None, "name": None, "offset": -(2**40)}]
+    schema, fields = GENERATIONS["2.25"]["ncclCommInitRank"]
+    tables = strings(NAME) | {
+        "NVTX_PAYLOAD_SCHEMA_ENTRIES": odd,
+        "NVTX_EVENTS": [nvtx(1, 2, "ncclCommInitRank", binaryData=blob(schema, fields, VALUES))],
+        "CUPTI_ACTIVITY_KIND_KERNEL": [kernel(100, 105, 10, 1)],
+    }  # fmt: skip
+    assert read(tmp_path, tables).meta.rank == 1

@@ -62,6 +62,18 @@ def test_databases_of_other_profilers(tables: tuple[str, ...], says: str, tmp_pa
         nsight.read(path, tmp_path / "out", ReadOptions(), None)
 
 
+def test_damage_that_breaks_the_names_of_tables_is_one_line(tmp_path: Path) -> None:
+    """The library's own message then quotes bytes that are no text."""
+    path = write_sqlite(tmp_path / "a.sqlite", strings("k") | {"CUPTI_ACTIVITY_KIND_KERNEL": [kernel(1, 2, 10, 1)]})
+    raw = path.read_bytes()
+    assert raw.count(b"StringIds") and raw.count(b"CREATE TABLE")
+    path.write_bytes(raw.replace(b"StringIds", b"String\xff\xfe\xfd").replace(b"CREATE TABLE", b"CREATE T\xc2BLE"))
+    assert find_reader(read_head(path), path) is nsight
+    with pytest.raises(TraceviewError, match=r"damaged.*nsys export") as error:
+        nsight.read(path, tmp_path / "out", ReadOptions(), None)
+    assert "\n" not in str(error.value)
+
+
 def test_other_databases_are_not_ours(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     with sqlite3.connect(path) as db:

@@ -132,13 +132,20 @@ def test_what_is_true_of_the_file_is_said_once(tmp_path: Path) -> None:
     assert first.meta.source.warnings and not second.meta.source.warnings
 
 
-def test_a_write_ahead_log_is_mentioned_and_left_alone(tmp_path: Path) -> None:
-    path = write_sqlite(tmp_path / "x.sqlite", strings("k") | {KERNEL: [kernel(1, 2, 10, 1)]})
-    log = tmp_path / "x.sqlite-wal"
-    log.write_bytes(b"some pages")
-    (part,) = nsight.read(path, tmp_path / "out", ReadOptions(), None)
-    assert any(log.name in w for w in part.meta.source.warnings)
-    assert log.read_bytes() == b"some pages"
+def test_what_names_sizes_and_tables_lack_is_told(tmp_path: Path) -> None:
+    copy = {k: v for k, v in kernel(5, 9, 10, 3).items() if not k.startswith(("grid", "block", "demangled"))}
+    tables = {
+        KERNEL: [kernel(1, 2, 10, 1), kernel(3, 4, 99, 2)],
+        "CUPTI_ACTIVITY_KIND_MEMCPY": [copy | {"bytes": 2**62}],
+    }
+    part = one(tmp_path, strings("k") | tables)
+    assert [r["name"] for r in ops(part)][:2] == ["k", "(no name)"] and ops(part)[2]["bytes"] is None
+    told = " ".join(part.meta.source.warnings)
+    assert (
+        "the table of strings lacks, shown as '(no name)': 1" in told and "CUPTI_ACTIVITY_KIND_MEMCPY.bytes 1" in told
+    )
+    (bare,) = parts_of(tmp_path, strings("k") | {"CUPTI_ACTIVITY_KIND_MEMCPY": [copy]}, "y.sqlite")
+    assert any("no kernels in the file" in w for w in bare.meta.source.warnings)
 
 
 def test_nvtx_names_kinds_and_ranges_without_end(tmp_path: Path) -> None:

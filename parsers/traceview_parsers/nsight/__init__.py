@@ -15,7 +15,7 @@ from traceview_parsers.nsight.recognise import claims, convert, is_raw, refuse
 from traceview_parsers.reader import Progress, ReadOptions
 
 name = "nsight"
-version = 3
+version = 4
 is_log = False
 
 
@@ -27,6 +27,7 @@ def sniff(head: bytes, path: Path) -> bool:
 def read(path: Path, out: Path, options: ReadOptions, progress: Progress | None) -> list[Part]:
     """See ``traceview_parsers.reader.Reader.read``. One part per process that did GPU work."""
     from traceview_parsers.nsight.reader import ReportReader
+    from traceview_parsers.nsight.settle import settled
     from traceview_parsers.nsight.source import open_source
 
     try:
@@ -34,9 +35,12 @@ def read(path: Path, out: Path, options: ReadOptions, progress: Progress | None)
             raw = options.convert and path.is_file() and is_raw(path)
             export = convert(path, Path(folder)) if raw else path
             refuse(export)
+            told: list[str] = []
+            if export.is_file():
+                export, told = settled(export, Path(folder))
             source = open_source(export)
             try:
-                return ReportReader(path, source, out, options).read(progress)
+                return ReportReader(path, source, out, options, told).read(progress)
             finally:
                 source.close()
     except OSError as error:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from traceview.schema import GPU_CLASSES, MEM_KINDS
+from traceview_parsers.nsight.payload import MOST_BYTES
 from traceview_parsers.nsight.process import GPU_ROW, Process, Reading
 from traceview_parsers.nsight.source import NULL, Columns, Kind, Source
 from traceview_parsers.nsight.split import split
@@ -102,6 +103,9 @@ class GpuReader:
         self._processes = processes
         self._classify = classify
         self._classes = np.empty(0, np.int8)
+        self.kernels = 0
+        self.holes: list[tuple[int | None, int | None]] = []
+        """stretches of session time of which rows are damaged; None = to the edge of the record"""
         self.configs = Configs()
         self._operations = _enum(source, "ENUM_CUDA_MEMCPY_OPER", _OPERATIONS)
         self._memory = _enum(source, "ENUM_CUDA_MEM_KIND", _MEMORY)
@@ -110,20 +114,40 @@ class GpuReader:
         """All GPU tables."""
         have = self._source.columns(KERNEL)
         name = next((c for c in _NAMES if c in have), _NAMES[0])
-        for columns in self._source.batches(KERNEL, KERNEL_WANTED | {name: INT}):
+        for columns in self._batches(KERNEL, KERNEL_WANTED | {name: INT}):
             code = self._names.of_ids(columns[name])
+            self.kernels += len(code)
             self._spill(columns, tick, name=code, cls=self._kernel_class(code), config=self.configs.of(columns))
         copy = ("bytes", "copyKind", "srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
-        for columns in self._source.batches(MEMCPY, _PLACE | dict.fromkeys(copy, INT)):
+        for columns in self._batches(MEMCPY, _PLACE | dict.fromkeys(copy, INT)):
             self._spill(columns, tick, **self._copies(columns))
-        for columns in self._source.batches(MEMSET, _PLACE | dict.fromkeys(("bytes", "memKind"), INT)):
+        for columns in self._batches(MEMSET, _PLACE | dict.fromkeys(("bytes", "memKind"), INT)):
             text = self._coded(columns["memKind"], lambda kind: f"Memset ({self._memory_name(kind)})")
-            self._spill(columns, tick, name=text, cls=_code("gpu_memset"), bytes=_or(columns["bytes"], -1))
-        for columns in self._source.batches(GRAPH, _PLACE | {"graphId": INT}):
+            self._spill(columns, tick, name=text, cls=_code("gpu_memset"), bytes=self._bytes(MEMSET, columns))
+        for columns in self._batches(GRAPH, _PLACE | {"graphId": INT}):
             text = self._coded(columns["graphId"], lambda graph: f"CUDA graph {graph}")
             self._spill(columns, tick, name=text, cls=_code("gpu_opaque"))
         for process in self._processes.values():
             process.settle_gpu()
+
+    def _batches(self, table: str, wanted: dict[str, Kind]) -> Iterator[Columns]:
+        """Batches of a table; between those around damage lies a hole: what the GPU did there nobody knows."""
+        last: int | None = None
+        seen = len(self._source.damage)
+        for columns in self._source.batches(table, wanted):
+            if len(self._source.damage) > seen:
+                seen = len(self._source.damage)
+                self.holes.append((last, self._edge(columns, np.min)))
+            last = self._edge(columns, np.max) if last is None else max(last, self._edge(columns, np.max) or last)
+            yield columns
+        if len(self._source.damage) > seen:
+            self.holes.append((last, None))
+
+    def _edge(self, columns: Columns, choose: Callable[[Any], Any]) -> int | None:
+        start = columns["start"]
+        _, verdict, _ = self._times.judge(start, start)
+        usable = start[~np.isin(verdict, DROPPED)]
+        return int(choose(usable)) if len(usable) else None
 
     def _spill(self, columns: Columns, tick: Tick, **given: Any) -> None:
         start = columns["start"]
@@ -166,6 +190,14 @@ class GpuReader:
         table = [self._names.code(text(v)) for v in encoded.dictionary.to_pylist()]
         return np.array(table, np.int32)[encoded.indices.to_numpy(zero_copy_only=False)]
 
+    def _bytes(self, table: str, columns: Columns) -> Any:
+        """Sizes; -1 for those that are not told or that none can be."""
+        size = _or(columns["bytes"], -1)
+        bad = (size < -1) | (size > MOST_BYTES)
+        if bad.any():
+            self._source.odd[f"{table}.bytes"] += int(bad.sum())
+        return np.where(bad, -1, size)
+
     def _memory_name(self, kind: int) -> str:
         return self._memory.get(kind, "UNKNOWN").replace("_", " ").title()
 
@@ -178,7 +210,7 @@ class GpuReader:
         index = encoded.indices.to_numpy(zero_copy_only=False)
         told = [self._copy(k >> 24, k >> 16 & 255, k >> 8 & 255, bool(k & 1)) for k in encoded.dictionary.to_pylist()]
         name, cls, mem = (np.array(column)[index] for column in zip(*told, strict=True))
-        return {"name": name, "cls": cls, "mem": mem, "bytes": _or(columns["bytes"], -1)}
+        return {"name": name, "cls": cls, "mem": mem, "bytes": self._bytes(MEMCPY, columns)}
 
     def _copy(self, operation: int, near: int, far: int, across: bool) -> tuple[int, int, int]:
         what = self._operations.get(operation, "UNKNOWN")

@@ -41,6 +41,8 @@ class Names:
         self._by_text: dict[str, int] = {"(no name)": 0}
         self.numbered: set[int] = set()
         """names from which numbers of emit_nvtx were cut off: operators"""
+        self.missing = 0
+        """ids that rows refer to and the string table lacks"""
         self._sorted: tuple[Any, Any] = (np.array([NULL]), np.array([0], np.int32))
 
     def code(self, text: str) -> int:
@@ -76,6 +78,7 @@ class Names:
 
     def _learn(self, ids: Any) -> None:
         found = self._source.strings(ids.tolist())
+        self.missing += len(ids) - len(found)
         learnt = self.of_texts(pa.array([found.get(i, "") for i in ids.tolist()], pa.string()))
         known = np.concatenate((self._sorted[0], ids))
         codes = np.concatenate((self._sorted[1], learnt))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from traceview_parsers.kernels import collective_kind
-from traceview_parsers.nsight.payload import blank
+from traceview_parsers.nsight.payload import MOST_BYTES, blank
 from traceview_parsers.nsight.process import Process
 
 _OPERATION = re.compile(
@@ -127,7 +127,7 @@ class Calls:
         return Facts(
             kind,
             comm,
-            sum(known) if len(known) == len(sizes) else None,
+            sum(known) if len(known) == len(sizes) and sum(known) <= MOST_BYTES else None,
             len(calls),
             src=root if root >= 0 and kind in ("broadcast", "scatter") else None,
             dst=root if root >= 0 and kind in ("reduce", "gather") else None,

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from traceview_parsers.nsight.source import BATCH, NULL, Columns, Kind, fill, from_python
+from traceview_parsers.nsight.sqlite import said
 
 _UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
 
@@ -42,7 +43,7 @@ class ParquetSource:
             return frozenset()
 
     def _damaged(self, table: str, error: Exception) -> None:
-        self.damage.append(f"{table}: {' '.join(str(error).split())[:120]}")
+        self.damage.append(f"{table}: {said(error)}")
 
     def columns(self, table: str) -> frozenset[str]:
         return self._columns(table)

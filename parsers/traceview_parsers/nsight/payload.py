@@ -14,7 +14,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from traceview_parsers.nsight.source import Kind, Source
+from traceview.run import MOST_RANKS
+from traceview_parsers.nsight.source import Kind, Source, integer
+from traceview_parsers.nsight.source import text as text_of
 
 PAYLOAD = np.dtype(
     [
@@ -44,6 +46,9 @@ FIELDS = {
 _INTEGERS = ("i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8")
 _FORMATS = dict(enumerate((*_INTEGERS, "<i8", "<u8", *_INTEGERS), start=1)) | {22: "<u8", 23: "<u8"}
 _HEADER = 32
+_MOST_OFFSET = 1 << 20
+MOST_BYTES = 1 << 50
+"""No message and no copy is larger (a petabyte): such a size is damage."""
 _HEX = re.compile(rb"\A(?:0[xX])?(?:[0-9a-fA-F]{2})+\Z")
 
 
@@ -57,17 +62,31 @@ def read_payloads(source: Source) -> Any:
         found.append(_decode(raw, schemas, columns["globalTid"], columns["start"]))
     for columns in source.batches("NVTX_EVENTS", where | {"jsonText": Kind.TEXT}, not_null="jsonText"):
         found.append(_from_json(columns["jsonText"].to_pylist(), columns["globalTid"], columns["start"]))
-    rows = np.concatenate(found)
+    rows = _possible(np.concatenate(found), source)
     return rows[np.lexsort((rows["start"], rows["tid"]))]
+
+
+def _possible(rows: Any, source: Source) -> Any:
+    """Values that no message and no communicator can have count as not told."""
+    for field, most in (("size", MOST_BYTES), ("nranks", MOST_RANKS), ("rank", MOST_RANKS), ("peer", MOST_RANKS)):
+        bad = (rows[field] < -1) | (rows[field] > most)
+        if bad.any():
+            source.odd[f"NVTX_EVENTS.payload.{field}"] += int(bad.sum())
+            rows[field][bad] = -1
+    rows["root"][rows["root"] > MOST_RANKS] = -1
+    strange = (rows["nranks"] >= 0) & (rows["rank"] >= rows["nranks"])
+    rows["nranks"][strange] = rows["rank"][strange] = -1
+    return rows
 
 
 def _schemas(source: Source) -> dict[int, dict[str, tuple[str, int]]]:
     """schema id -> field -> (numpy format, offset). Rows repeat once per process: the last one wins."""
     entries: dict[int, dict[int, tuple[int, str, int | None]]] = {}
-    for schema, at, kind, name, offset in source.rows(
-        "NVTX_PAYLOAD_SCHEMA_ENTRIES", ("schemaId", "idx", "type", "name", "offset")
-    ):
-        entries.setdefault(schema, {})[at or 0] = (kind or 0, str(name or ""), offset)
+    wanted = ("schemaId", "idx", "type", "name", "offset")
+    for schema, at, kind, name, offset in source.rows("NVTX_PAYLOAD_SCHEMA_ENTRIES", wanted):
+        own, place = integer(schema), integer(offset)
+        if own is not None and (place is None or 0 <= place < _MOST_OFFSET):
+            entries.setdefault(own, {})[integer(at) or 0] = integer(kind) or 0, text_of(name), place
     return {schema: _fields([fields[i] for i in sorted(fields)]) for schema, fields in entries.items()}
 
 
@@ -150,7 +169,7 @@ def _walk(value: Any) -> Iterable[tuple[str, int]]:
         field = FIELDS.get(str(key).strip().lower())
         number = _integer(item) if field else None
         if field and number is not None:
-            yield field, number % 2**64 if field == "comm" else number
+            yield field, number % 2**64 if field == "comm" else min(number, 2**63 - 1)
         else:
             yield from _walk(item)
 

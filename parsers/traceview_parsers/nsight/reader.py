@@ -33,19 +33,16 @@ _TIMED = ((gpu.KERNEL, gpu.MEMCPY, host.RUNTIME), (nvtx.NVTX, host.OSRT))
 
 
 class ReportReader:
-    """Reads one export. ``path`` is the user's file, ``source`` what is read (the same, or its conversion)."""
+    """Reads one export. ``path`` is the user's file, ``source`` what is read (the same, or made of it), ``told``
+    what to tell of that."""
 
-    def __init__(self, path: Path, source: Source, out: Path, options: ReadOptions) -> None:
+    def __init__(self, path: Path, source: Source, out: Path, options: ReadOptions, told: list[str]) -> None:
         self.path = path
         self.source = source
         self.out = out
         self.report: Report = read_report(source, path)
         self._said: set[str] = set()
-        log = path.with_name(path.name + "-wal")
-        if log.is_file() and log.stat().st_size:
-            self.report.warnings.append(
-                f"rows still in {log.name} are not read: merge them with `sqlite3 FILE VACUUM`"
-            )
+        self.report.warnings += told
         self.scratch = out / _SCRATCH
         self.scratch.mkdir(parents=True)
         self.names = Names(source)
@@ -88,6 +85,7 @@ class ReportReader:
             meta = self._meta(process, found[process.key], calls[process.key])
             if number == 0 and (lost := self.counters.lost):
                 meta.source.dropped += lost
+                meta.source.warnings.append(f"{lost} samples of metrics have no possible time: left out")
                 meta.source.facts["counter_samples_left_out"] = str(lost)
             more: dict[str, Any] = {
                 "calls": calls[process.key],
@@ -136,10 +134,12 @@ class ReportReader:
             warnings.append(
                 "NCCL ranges without message sizes and communicators: export with `nsys export --include-blobs=true`"
             )
-        warnings += [f"{table} could not be read to its end" for table in self.source.damage]
+        warnings += [f"damaged, rows are missing: {what}" for what in dict.fromkeys(self.source.damage)]
+        if missing := self.names.missing:
+            warnings.append(f"names that the table of strings lacks, shown as '(no name)': {missing}")
         if odd := self.source.odd:
             which = ", ".join(f"{column} {n}" for column, n in odd.most_common(5))
-            warnings.append(f"{odd.total()} values are no numbers where numbers belong, read as not told: {which}")
+            warnings.append(f"values that cannot be there, read as not told: {odd.total()} ({which})")
         warnings = [w for w in warnings if w not in self._said]  # what is true of the file is said once
         self._said.update(warnings)
         devices = sorted(process.gpu.sizes, key=lambda d: (-process.gpu.sizes[d], d))
@@ -164,9 +164,18 @@ class ReportReader:
             devices=devices,
             device_name=report.device_name(process.pid, devices[0]) if devices else None,
             vendor="NVIDIA",
+            holes=self._holes(process),
             cover_start=None if process.first is None else process.first + report.epoch,
             cover_end=None if process.last is None else process.last + report.epoch,
         )
+
+    def _holes(self, process: Process) -> list[tuple[int, int]]:
+        """Stretches of which GPU rows are damaged, within the process's record."""
+        if process.first is None or process.last is None:
+            return []
+        low, high, epoch = process.first, process.last, self.report.epoch
+        found = [(low if a is None else a, high if b is None else b) for a, b in self.gpu.holes]
+        return [(max(a, low) + epoch, min(b, high) + epoch) for a, b in found if min(b, high) > max(a, low)]
 
     def _facts(self) -> dict[str, str]:
         facts = dict(self.report.facts)
@@ -179,6 +188,8 @@ class ReportReader:
         said = []
         if not process.gpu.rows:
             said.append("no GPU work in the file: record with `nsys profile -t cuda,nvtx`")
+        elif not self.gpu.kernels and not self.source.count(gpu.GRAPH):
+            said.append("no kernels in the file, only copies and the like: was it exported with all tables?")
         if not self.source.columns(nvtx.NVTX):
             said.append("no NVTX ranges, so no steps by name: record with `-t cuda,nvtx` and mark steps")
         if not self.source.columns(host.RUNTIME):

@@ -9,9 +9,10 @@ import subprocess
 from contextlib import closing
 from pathlib import Path
 from shlex import quote as shell
-from urllib.parse import quote
 
 from traceview.errors import TraceviewError
+from traceview_parsers.nsight.settle import beside
+from traceview_parsers.nsight.sqlite import AGAIN, ERRORS, cut_short, read_only
 
 SQLITE = b"SQLite format 3\x00"
 RAW = b"NVIDIA Tegra Profiler Report"
@@ -34,11 +35,14 @@ def is_parquet_folder(path: Path) -> bool:
 
 
 def _tables(path: Path) -> set[str] | None:
-    """Table names of an SQLite file, None if it is damaged."""
+    """Names of the tables and views of an SQLite file, None if it is damaged."""
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1", uri=True)) as db:
-            return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    except sqlite3.Error:
+        with closing(sqlite3.connect(read_only(path), uri=True)) as db:
+            db.text_factory = lambda raw: raw.decode("utf-8", "replace")
+            cut_short(db)
+            listed = db.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+            return {str(name) for (name,) in listed}
+    except ERRORS:
         return None
 
 
@@ -54,7 +58,8 @@ def claims(head: bytes, path: Path) -> bool:
         return is_parquet_folder(path) or (path.suffix in SUFFIXES and path.is_file())
     if head.startswith(SQLITE):
         tables = _tables(path)
-        return tables is None or is_export(tables) or _other_database(tables) is not None
+        unmerged = not tables and beside(path, "-wal") is not None
+        return tables is None or unmerged or is_export(tables) or _other_database(tables) is not None
     if RAW in head[:256]:
         return True
     return path.suffix in SUFFIXES and (head.startswith(LFS) or not head.strip(b"\0") or path.suffix == ".qdstrm")
@@ -80,12 +85,11 @@ def refuse(path: Path) -> None:
         return
     with path.open("rb") as file:
         head = file.read(4096)
-    again = "export it again with `nsys export --type=sqlite --include-blobs=true --force-overwrite=true`"
     if head.startswith(LFS):
         raise TraceviewError(f"{path}: a git-lfs pointer, not the file itself; run `git lfs pull` and try again")
     if not head.strip(b"\0"):
         why = "empty" if not head else "an interrupted export: its header is zeros"
-        raise TraceviewError(f"{path}: {why}; {again}")
+        raise TraceviewError(f"{path}: {why}; {AGAIN}")
     if RAW in head[:256]:
         raise TraceviewError(_raw_advice(path))
     if not head.startswith(SQLITE):
@@ -96,7 +100,7 @@ def refuse(path: Path) -> None:
         )
     tables = _tables(path)
     if tables is None:
-        raise TraceviewError(f"{path}: the SQLite database is damaged or truncated; {again}")
+        raise TraceviewError(f"{path}: the SQLite database is damaged or truncated; {AGAIN}")
     if other := _other_database(tables):
         raise TraceviewError(
             f"{path}: {other}, which holds no Nsight Systems export; record with "

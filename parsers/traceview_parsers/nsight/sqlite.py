@@ -16,14 +16,36 @@ from traceview_parsers.nsight.source import BATCH, NULL, Columns, Kind, fill, fr
 
 _MAX_STRETCHES = 20_000
 _STDLIB_BATCH = 8_192
+ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What the library raises on damage; the latter where its own message quotes damaged text."""
 SMALL = 20_000
 """Rows up to which the standard library reads: loading the driver costs more."""
+_TAKE_WHAT_IS_LEFT = "PRAGMA writable_schema = ON"
 AGAIN = "export it again with `nsys export --type=sqlite --include-blobs=true --force-overwrite=true`"
+
+
+def said(error: Exception) -> str:
+    """What an error says, in one short line."""
+    return " ".join(str(error).split())[:120]
 
 
 def read_only(path: Path) -> str:
     """URI of a database to be read without locks; nothing is ever written beside it."""
     return f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+
+
+def cut_short(db: sqlite3.Connection) -> bool:
+    """Whether the file is shorter than its header says. SQLite then refuses all of it; from here on what is left of
+    it can be read (by this setting it takes the pages that are there)."""
+    try:
+        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except ERRORS as error:
+        if getattr(error, "sqlite_errorname", "") != "SQLITE_CORRUPT":
+            raise
+        db.execute(_TAKE_WHAT_IS_LEFT)
+        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        return True
+    return False
 
 
 def quoted(identifier: str) -> str:
@@ -59,13 +81,16 @@ class SqliteSource:
         self._most = max(path.stat().st_size, BATCH)
         try:
             self._db.execute("PRAGMA trusted_schema = OFF")
+            self._cut = cut_short(self._db)
+            if self._cut:
+                self.damage.append("the file is cut: it is shorter than its header says")
             listed = "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view')"
-            found = self._db.execute(listed).fetchall()
+            found = [row for row in self._db.execute(listed) if isinstance(row[0], str)]
             self._views = {name for name, kind in found if kind == "view"}
             self._columns = {name: self._columns_of(name) for name, _ in found}
-        except sqlite3.Error as error:
+        except ERRORS as error:
             self._db.close()
-            raise TraceviewError(f"{path}: the SQLite database is damaged ({error}); {AGAIN}") from error
+            raise TraceviewError(f"{path}: the SQLite database is damaged ({said(error)}); {AGAIN}") from error
 
     def _columns_of(self, table: str) -> frozenset[str]:
         try:
@@ -73,7 +98,7 @@ class SqliteSource:
         except sqlite3.DatabaseError as error:
             if table not in self._views:
                 raise
-            self.damage.append(f"{table}: {error}")  # a view of a table that is gone
+            self.damage.append(f"{table}: {said(error)}")  # a view of a table that is gone
             return frozenset()
 
     def columns(self, table: str) -> frozenset[str]:
@@ -97,9 +122,9 @@ class SqliteSource:
         try:
             for row in self._db.execute(f"SELECT {select} FROM {quoted(table)}{clause}"):
                 found.append(row)
-        except sqlite3.Error as error:
+        except ERRORS as error:
             if "rowid" not in str(error):  # a table WITHOUT ROWID has no last rows
-                self.damage.append(f"{table}: {error}")
+                self.damage.append(f"{table}: {said(error)}")
         return found
 
     def strings(self, ids: Sequence[int]) -> dict[int, str]:
@@ -110,8 +135,8 @@ class SqliteSource:
             try:
                 told = self._db.execute(f"SELECT id, CAST(value AS TEXT) FROM StringIds WHERE id IN ({marks})", some)
                 found.update((i, v) for i, v in told if v is not None)
-            except sqlite3.Error as error:
-                self.damage.append(f"StringIds: {error}")
+            except ERRORS as error:
+                self.damage.append(f"StringIds: {said(error)}")
                 break
         return found
 
@@ -123,7 +148,7 @@ class SqliteSource:
                 return int(self._db.execute(f"SELECT max(rowid) FROM {quoted(table)}").fetchone()[0] or 0)
             except sqlite3.OperationalError:  # a table WITHOUT ROWID
                 return int(self._db.execute(f"SELECT count(*) FROM {quoted(table)}").fetchone()[0])
-        except sqlite3.Error:
+        except ERRORS:
             return 0
 
     def batches(self, table: str, wanted: Mapping[str, Kind], not_null: str = "") -> Iterator[Columns]:
@@ -147,8 +172,12 @@ class SqliteSource:
         if table in self._views:
             return whole
         try:
-            low, high = self._db.execute(f"SELECT min(rowid), max(rowid) FROM {quoted(table)}").fetchone()
-        except sqlite3.Error:  # a table WITHOUT ROWID, or a damaged one
+            # two queries: asked for both at once, SQLite walks through the whole table
+            low, high = (
+                self._db.execute(f"SELECT {edge}(rowid) FROM {quoted(table)}").fetchone()[0]
+                for edge in ("min", "max")
+            )
+        except ERRORS:  # a table WITHOUT ROWID, or a damaged one
             return whole
         if low is None:
             return []
@@ -187,6 +216,10 @@ class SqliteSource:
         if self._bulk is None:
             database = adbc_driver_sqlite.connect(self._uri)
             self._bulk = database, adbc.AdbcConnection(database)
+            if self._cut:
+                with adbc.AdbcStatement(self._bulk[1]) as statement:
+                    statement.set_sql_query(_TAKE_WHAT_IS_LEFT)
+                    statement.execute_update()
         with adbc.AdbcStatement(self._bulk[1]) as statement:
             statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH)})
             statement.set_sql_query(sql)
@@ -203,7 +236,7 @@ class SqliteSource:
         """The same rows by the standard library, from row ``skip`` on, up to the first that is damaged."""
         cursor = self._db.cursor()
         rows: list[tuple[Any, ...]] = []
-        done = skip
+        done, problem = skip, ""
         try:
             for row in cursor.execute(f"{sql} LIMIT -1 OFFSET {skip}"):
                 rows.append(row)
@@ -212,12 +245,14 @@ class SqliteSource:
                     self._bound(table, done)
                     yield self._transposed(table, rows, kinds)
                     rows = []
-        except sqlite3.Error as error:
-            self.damage.append(f"{table}: {error}")
+        except ERRORS as error:
+            problem = f"{table}: {said(error)}"
         finally:
             cursor.close()
         if rows:
             yield self._transposed(table, rows, kinds)
+        if problem:  # told after the rows before it
+            self.damage.append(problem)
 
     def _transposed(self, table: str, rows: list[tuple[Any, ...]], kinds: Mapping[str, Kind]) -> Columns:
         columns = {}
