@@ -60,6 +60,8 @@ class Config:
     uniform_share: float = 0.10  # e.7: all kernels slower by one factor, to this share: clocks, heat, power
     uniform_weight: float = 0.9  # e.7: of the time of these kernels
     class_transfer_ratio: float = 1.3
+    expert_same_share: float = 0.01  # e.6: shares of a mean rank's tokens closer than this are the same
+    expert_uneven: float = 0.05  # e.6: loads of experts within this of the mean are even
     # f bandwidth
     busbw_min_bytes_inter: int = 8_000_000
     busbw_min_bytes_intra: int = 4_000_000

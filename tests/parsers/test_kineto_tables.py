@@ -212,11 +212,23 @@ def test_message_size_is_that_of_the_kind(read: Read, name: str, given: int, got
     assert row["bytes"] == size
 
 
-@pytest.mark.parametrize(("splits", "kind"), [("[]", "alltoall"), ("[4, 4]", "alltoallv")])
-def test_all_to_all_v_without_splits_is_even(read: Read, splits: str, kind: str) -> None:
-    facts = FACTS | {"Collective name": "all_to_allv", "In split size": splits, "Out split size": splits}
+@pytest.mark.parametrize("name", ["all_to_all", "all_to_allv"])
+@pytest.mark.parametrize(("splits", "kind"), [("[]", "alltoall"), ("[4, 4]", "alltoallv"), ("[4, 5]", "alltoallv")])
+def test_an_all_to_all_without_splits_is_even(read: Read, name: str, splits: str, kind: str) -> None:
+    facts = FACTS | {"Collective name": name, "In split size": splits, "Out split size": splits}
     (row,) = rows(read([kernel(SENDRECV, 1, 1, 1, **facts)]), schema.COLLECTIVES)
     assert (row["kind"], row["in_splits"]) == (kind, splits)
+
+
+@pytest.mark.parametrize(("given", "got", "size"), [(8, 24, 24), (24, 8, 24), (0, 8, 8), (0, 0, None)])
+def test_an_uneven_all_to_all_tells_both_totals_however_its_splits_are_cut(
+    read: Read, given: int, got: int, size: int | None
+) -> None:
+    cut = f"[{', '.join('1' * 30)}, ...]"
+    facts = FACTS | {"Collective name": "all_to_allv", "In msg nelems": given, "Out msg nelems": got, "dtype": "Byte"}
+    facts |= {"In split size": cut, "Out split size": cut}
+    (row,) = rows(read([kernel(SENDRECV, 1, 1, 1, **facts)]), schema.COLLECTIVES)
+    assert (row["elems_in"], row["elems_out"], row["bytes"]) == (given, got, size)
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,26 @@ class ExpertImbalance(Fault):
 
 
 @dataclass(frozen=True)
+class Routing(Fault):
+    """Experts of rank r receive ``load[r]`` of the tokens (relative; 1.0 for all = even), told by the all-to-all-v.
+
+    ``moves``: the loads go one rank on with every ``step`` or every ``layer``. ``same_grid``: expert kernels have one
+    launch configuration whatever they compute (persistent ones). ``fixed``: share of their time that is not tokens.
+    """
+
+    load: tuple[float, ...]
+    moves: str = ""
+    same_grid: bool = True
+    fixed: float = 0.0
+
+    def share(self, rank: int, step: int, layer: int) -> float:
+        """Tokens of a rank over the mean."""
+        n = len(self.load)
+        by = {"step": step, "layer": layer}.get(self.moves, 0)
+        return self.load[(rank - by) % n] * n / sum(self.load)
+
+
+@dataclass(frozen=True)
 class SingleQueue(Fault):
     """One hardware queue: an operation cannot start before the one launched before it has started."""
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -223,27 +224,31 @@ def _host_event(
     return event | {"args": args}
 
 
+def _list(numbers: Iterable[int]) -> str:
+    """A list as torch writes it: cut after 30 entries."""
+    text = [str(x) for x in numbers]
+    return f"[{', '.join(text if len(text) <= CUT else [*text[:CUT], '...'])}]"
+
+
 def _collective(
     rank: int, instance: Instance, style: Style, sequence: dict[int, int], *, on_cpu: bool
 ) -> dict[str, Any]:
     """Arguments that torch writes for a collective."""
     role = "" if not instance.p2p else "send" if instance.src == rank else "recv"
     members = instance.group.members
-    into, out = instance.elements
-    splits = str(instance.splits.get(rank, []))
-    text = [str(r) for r in members]
-    ranks = ", ".join(text) if len(text) <= CUT else ", ".join(text[:CUT]) + ", ..."
+    into, out = instance.elements(rank)
+    sent, received = instance.splits.get(rank, ([], []))
     args: dict[str, Any] = {
         "Collective name": role or COLLECTIVE[instance.kind],
         "In msg nelems": into,
         "Out msg nelems": out,
         "Group size": len(members),
         "dtype": instance.dtype,
-        "In split size": splits,
-        "Out split size": splits,
+        "In split size": _list(sent),
+        "Out split size": _list(received),
         "Process Group Name": instance.group.name,
         "Process Group Description": instance.group.desc,
-        "Process Group Ranks": f"[{ranks}]",
+        "Process Group Ranks": _list(members),
     }
     if style.schema >= "D1":
         args |= {"Rank": members.index(rank), "Seq": sequence[id(instance)]}

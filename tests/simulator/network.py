@@ -72,13 +72,18 @@ class Cluster:
         """Fixed part of a transfer, ns."""
         return self.net.inter_latency if self.spans(members) else self.net.intra_latency
 
-    def loads(self, kind: str, members: tuple[int, ...], size: int) -> dict[str, int]:
-        """Link -> bytes of one collective with message size S (METHODS f.1) in bytes."""
+    def loads(
+        self, kind: str, members: tuple[int, ...], size: int, parts: dict[int, int] | None = None
+    ) -> dict[str, int]:
+        """Link -> bytes of one collective with message size S (METHODS f.1) in bytes.
+
+        ``parts``: bytes of the busier direction of each rank in an all-to-all-v (None: S for all).
+        """
         n = len(members)
         if n < 2 or not size:
             return {}
         if kind in ("alltoall", "alltoallv"):
-            return self._all_to_all(members, size)
+            return self._all_to_all(parts or dict.fromkeys(members, size))
         traffic = {"allreduce": 2 * size * (n - 1) // n, "sendrecv": size, "send": size, "broadcast": size}.get(
             kind, size * (n - 1) // n
         )
@@ -103,9 +108,10 @@ class Cluster:
             out["spine"] = traffic * len(by_domain)
         return out
 
-    def _all_to_all(self, members: tuple[int, ...], size: int) -> dict[str, int]:
+    def _all_to_all(self, parts: dict[int, int]) -> dict[str, int]:
         out: dict[str, int] = {}
-        for rank in members:
+        members = tuple(parts)
+        for rank, size in parts.items():
             near = sum(self.domain(q) == self.domain(rank) for q in members) - 1
             far = len(members) - 1 - near
             port = "pcie" if self.net.host_staged else "nv"

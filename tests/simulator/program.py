@@ -36,16 +36,19 @@ class Instance:
     src: int | None = None
     dst: int | None = None
     ops: dict[int, GpuRecord] = field(default_factory=dict)
-    splits: dict[int, list[int]] = field(default_factory=dict)
+    splits: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
+    """rank -> elements that it sends to, and receives from, every member (all-to-all-v)"""
 
     @property
     def p2p(self) -> bool:
         """Point to point."""
         return self.kind == "sendrecv"
 
-    @property
-    def elements(self) -> tuple[int, int]:
+    def elements(self, rank: int) -> tuple[int, int]:
         """Elements in and out of one rank, as PyTorch reports them."""
+        if rank in self.splits:
+            into, out = self.splits[rank]
+            return sum(into), sum(out)
         total, n = self.size // 2, len(self.group.members)
         return {"allgather": (total // n, total), "reduce_scatter": (total, total // n)}.get(
             self.kind, (total, total)

@@ -89,7 +89,7 @@ def _collectives(sim: Sim, cap: Capture, gpu: list[Gpu]) -> Any:
         if found is None:
             continue
         members, call = found.group.members, cap.calls.get(g.row.call)
-        into, out = found.elements
+        into, out = found.elements(cap.rank)
         rows.append(
             {
                 "op": number, "device": device(sim, cap.rank), "stream": g.row.stream, "start": g.start, "end": g.end,
@@ -97,7 +97,8 @@ def _collectives(sim: Sim, cap: Capture, gpu: list[Gpu]) -> Any:
                 "group": found.group.name, "group_desc": found.group.desc, "members": as_ranges(list(members)),
                 "group_size": len(members), "seq": None if found.p2p else found.seq, "p2p": found.p2p,
                 "src": found.src, "dst": found.dst, "dtype": found.dtype, "elems_in": into, "elems_out": out,
-                "bytes": found.size, "coalesced": 1, "facts": "kernel_args", "name": g.row.name,
+                "bytes": max(into, out) * 2 if found.splits else found.size, "coalesced": 1, "facts": "kernel_args",
+                "name": g.row.name,
             }
         )  # fmt: skip
     return _build(COLLECTIVES, rows)

@@ -41,6 +41,9 @@ ADAM = "void at::native::multi_tensor_apply_kernel<TensorListMetadata<4>, FusedA
 FLAT = "void at::native::CatArrayBatchedCopy<at::native::OpaqueType<2u>, unsigned int, 2, 64, 64>"
 
 
+Splits = dict[int, tuple[list[int], list[int]]]
+
+
 @dataclass
 class Exchange:
     """All collectives of the job; ranks meet in the same instance by (group, channel, number)."""
@@ -51,15 +54,26 @@ class Exchange:
     counts: dict[tuple[object, ...], int] = field(default_factory=dict)
     transfers: int = 0
 
-    def next(self, rank: int, group: Group, kind: str, size: int, edge: tuple[int, int] | None = None) -> Instance:
+    def next(
+        self,
+        rank: int,
+        group: Group,
+        kind: str,
+        size: int,
+        edge: tuple[int, int] | None = None,
+        splits: Splits | None = None,
+    ) -> Instance:
         """The instance that ``rank`` launches next in the group (or on the p2p channel ``edge`` = src, dst)."""
         channel = (group.name, group.members, edge)
         number = self.counts[(channel, rank)] = self.counts.get((channel, rank), 0) + 1
         key = (channel, number)
         if key not in self.found:
             members = edge or group.members
-            transfer = Transfer(latency=self.cluster.latency(members), loads=self.cluster.loads(kind, members, size))
-            instance = Instance(group, kind, number, size, transfer)
+            parts = {r: 2 * max(sum(a), sum(b)) for r, (a, b) in splits.items()} if splits else None
+            transfer = Transfer(
+                latency=self.cluster.latency(members), loads=self.cluster.loads(kind, members, size, parts)
+            )
+            instance = Instance(group, kind, number, size, transfer, splits=splits or {})
             if edge:
                 instance.src, instance.dst = edge
             self.found[key] = instance
@@ -108,20 +122,41 @@ class Trainer:
             return self.p.launch(COMPUTE, "compute", what[1], self.job.ticks(ns * load * factor), waits, grid=grid)
 
     def collective(
-        self, stream: int, group: str, kind: str, size: int, waits: tuple[GpuRecord, ...] = ()
+        self,
+        stream: int,
+        group: str,
+        kind: str,
+        size: int,
+        waits: tuple[GpuRecord, ...] = (),
+        splits: Splits | None = None,
     ) -> GpuRecord | None:
         """A collective on a communication stream; nothing in a group of one."""
         target = self.groups[group]
         if len(target.members) < 2:
             return None
-        instance = self.exchange.next(self.rank, target, kind, size)
-        self._splits(instance)
+        instance = self.exchange.next(self.rank, target, kind, size, splits=splits)
         return self._communicate(stream, instance, waits, "")
 
-    def _splits(self, instance: Instance) -> None:
-        if instance.kind == "alltoallv":
-            n = len(instance.group.members)
-            instance.splits[self.rank] = [instance.elements[0] // n] * n
+    def exchange_tokens(self, layer: int, back: bool, after: GpuRecord) -> GpuRecord | None:
+        """The all-to-all before (dispatch) or behind (``back``: combine) the experts of a layer."""
+        size, routed = self.job.activation_bytes, self.job.find(faults.Routing)
+        if not routed:
+            return self.collective(COMM, "ep", "alltoall", size, (after,))
+        n = len(self.groups["ep"].members)
+        to = [round(size // 2 * routed[0].share(r, self.step, layer) / n) for r in range(n)]
+        ways = {r: (to, [to[r]] * n) for r in range(n)}
+        splits = {r: (b, a) if back else (a, b) for r, (a, b) in ways.items()}
+        return self.collective(COMM, "ep", "alltoallv", size, (after,), splits)
+
+    def experts_of(self, layer: int, what: tuple[str, str], ns: float, waits: tuple[GpuRecord, ...]) -> GpuRecord:
+        """The expert kernel of a layer: its time follows the tokens, its grid not always does."""
+        routed = self.job.find(faults.Routing)
+        if not routed:
+            return self.compute(what, ns, waits, self.expert)
+        fault = routed[0]
+        tokens = fault.share(self.rank, self.step, layer)
+        load = fault.fixed + (1 - fault.fixed) * tokens
+        return self.compute(what, ns * load, waits) if fault.same_grid else self.compute(what, ns, waits, load)
 
     def p2p(self, stream: int, peer: int, size: int, send: bool, waits: tuple[GpuRecord, ...] = ()) -> GpuRecord:
         """A send to or a receive from a peer stage."""
@@ -313,9 +348,9 @@ def experts(t: Trainer, final: bool) -> GpuRecord:
 
     def both(i: int, table: tuple[tuple[str, str], ...], ns: int, waits: tuple[GpuRecord, ...]) -> GpuRecord:
         dense = t.layer(i, table, ns // 2, waits)
-        there = t.collective(COMM, "ep", "alltoall", job.activation_bytes, (dense,))
-        expert = t.compute(table[0], ns / 2, (there,) if there else (), t.expert)
-        back = t.collective(COMM, "ep", "alltoall", job.activation_bytes, (expert,))
+        there = t.exchange_tokens(i, False, dense)
+        expert = t.experts_of(i, table[0], ns / 2, (there,) if there else ())
+        back = t.exchange_tokens(i, True, expert)
         return back or expert
 
     for i in range(job.layers):

@@ -105,7 +105,7 @@ def _classes(collectives: Any, matches: Matches, timing: Timing) -> list[_Class]
     group, names = _dictionary(collectives["group"])
     member, lists = _dictionary(collectives["members"])
     kind = codes(collectives["kind"], COLL_KINDS).astype(np.int64)
-    size = to_numpy(collectives["bytes"], 0)
+    size = _largest(to_numpy(collectives["bytes"], 0), kind, matches.instance)
     count = to_numpy(collectives["group_size"], 0)
     bits = np.frexp(size.astype(np.float64))[1].astype(np.int64)  # 2^(bits-1) <= S < 2^bits; 0 for no size
     key = (((group + 1) * (len(lists) + 1) + member + 1) * (len(COLL_KINDS) + 1) + kind + 1) * 64 + bits
@@ -144,8 +144,20 @@ def _dictionary(column: Any) -> tuple[Ints, list[str]]:
     return to_numpy(column.indices, -1).astype(np.int64), column.dictionary.to_pylist()
 
 
+def _largest(size: Ints, kind: Ints, instance: Ints) -> Ints:
+    """S of every row: of an all-to-all-v the largest of its members, so that all are in one class (METHODS f.1)."""
+    uneven = np.flatnonzero((kind == COLL_KINDS.index("alltoallv")) & (instance >= 0))
+    if not len(uneven):
+        return size
+    most = np.zeros(int(instance.max()) + 1, np.int64)
+    np.maximum.at(most, instance[uneven], size[uneven])
+    out = size.copy()
+    out[uneven] = most[instance[uneven]]
+    return out
+
+
 def _sizes(instance: Ints, size: Ints) -> tuple[Ints, Ints]:
-    """Instances of these rows and the S of each: the largest of its members (all-to-all-v; equal otherwise)."""
+    """Instances of these rows and the S of each: the largest of its members."""
     known = instance >= 0
     found, number = np.unique(instance[known], return_inverse=True)
     largest = np.zeros(len(found), np.int64)

@@ -10,10 +10,12 @@ import numpy as np
 
 from traceview import units
 from traceview.analysis.groups import Columns
+from traceview.analysis.intervals import subtract, union
 from traceview.analysis.lateness import Arrivals, terms
 from traceview.analysis.ops import names as names_of
 from traceview.analysis.origin import Facts, lateness_of
 from traceview.analysis.types import Bools, Ints
+from traceview.analysis.uneven import Uneven, sections, uneven
 from traceview.config import DEFAULT, Config
 from traceview.schema import GPU_CLASSES, HOST_KINDS, LEAVES, codes
 from traceview.schema.arrays import to_numpy
@@ -28,6 +30,7 @@ BUCKETS: dict[str, tuple[str, ...]] = {
 GPU_OF = {"compute": ("compute",), "copies": ("pcie_h2d", "pcie_d2h", "gpu_d2d", "gpu_memset")}
 HOST_OF = {"data": ("data",), "host": ("sync", "op", "runtime")}
 SHOWN = 3
+Split = tuple[float, float, float | None, list[tuple[float, int]]]
 Sums = dict[tuple[str, str], tuple[int, int]]
 """(name, launch configuration or "") -> (count, ns): another configuration is other work, not slower work"""
 
@@ -46,7 +49,17 @@ class Cause:
     """same kernels, total time of the culprit / of the reference"""
     uniform: bool = False
     group: str = ""
+    experts: Uneven | None = None
+    """its late arrivals at a combine, if tokens may explain them"""
     windows: Arrivals | None = field(default=None, repr=False)
+
+    @property
+    def tokens(self) -> str:
+        """What the tokens of its experts explain: '' | uneven | untold (``StragglerRow.tokens``)."""
+        if self.experts is None or not self.experts.told:
+            return "untold" if self.experts else ""
+        more = self.terms_ns.get("compute_more_work", 0)
+        return "uneven" if self.cause == "compute_more_work" and 2 * self.experts.tokens_ns > more else ""
 
 
 UNKNOWN = Cause("unknown", {}, [], None, 0, 0)
@@ -95,15 +108,37 @@ def _name(facts: Facts, late: Arrivals, total: dict[str, int], group: str, confi
     if bucket != "compute":
         return Cause(bucket, total, _different(own, other), **shared)
     own, other = _whole_steps(facts, late, reference) or (own, other)
-    names = _different(own, other)
+    shared["names"] = _different(own, other)
     slower, more, ratio, ratios = _split(own, other)
+    experts = uneven(facts, late, config)
+    if experts is not None:
+        apart = _whole_steps(facts, late, reference, apart=True)
+        beside = _split(*apart) if apart else (0.0, 0.0, None, [])
+        if experts.told:
+            slower, more, ratio, ratios = _by_tokens(total.get("compute", 0), experts, beside)
+        elif slower >= more and not _slower_anyway(size[bucket], experts, beside[2], config):
+            return Cause("unknown", total, experts=experts, **shared)
     if not own or not other or slower + more <= 0:
-        return Cause("unknown", total, names, **shared)
+        return Cause("unknown", total, **shared)
     compute = total.pop("compute", 0)
     part = round(compute * slower / (slower + more))
     total |= {k: v for k, v in (("compute_slower", part), ("compute_more_work", compute - part)) if v}
     cause = "compute_slower" if slower >= more else "compute_more_work"
-    return Cause(cause, total, names, ratio=ratio, uniform=_uniform(ratio, ratios, config), **shared)
+    shared["experts"] = experts if experts is not None and experts.told else None
+    return Cause(cause, total, ratio=ratio, uniform=_uniform(ratio, ratios, config), **shared)
+
+
+def _by_tokens(compute: int, experts: Uneven, beside: Split) -> Split:
+    """Slower and more work where tokens are told: experts by their tokens, only what runs beside them by names."""
+    slower, more, ratio, ratios = beside
+    rest = max(compute - max(experts.experts_ns, 0), 0) / (slower + more) if slower + more else 0.0
+    slower = slower * rest + max(experts.experts_ns, 0) - experts.tokens_ns
+    return slower, more * rest + experts.tokens_ns, ratio if ratio is not None else experts.pace, ratios
+
+
+def _slower_anyway(compute: int, experts: Uneven, ratio: float | None, config: Config) -> bool:
+    """Whether untold tokens are not the question: the same kernels are slower outside of the experts too."""
+    return 2 * experts.experts_ns < compute or (ratio is not None and ratio >= 1 + config.slower_share)
 
 
 def _both(facts: Facts, late: Arrivals, bucket: str) -> tuple[Sums, Sums]:
@@ -117,10 +152,11 @@ def _both(facts: Facts, late: Arrivals, bucket: str) -> tuple[Sums, Sums]:
     return {}, {}
 
 
-def _whole_steps(facts: Facts, late: Arrivals, reference: int) -> tuple[Sums, Sums] | None:
+def _whole_steps(facts: Facts, late: Arrivals, reference: int, *, apart: bool = False) -> tuple[Sums, Sums] | None:
     """Compute by name over the whole steps; None if that does not show the culprit behind its reference.
 
-    Inside P the reference has fewer kernels left: beside its waiting collective it computed on.
+    Inside P the reference has fewer kernels left: beside its waiting collective it computed on. ``apart``: without
+    the kernels of the experts, whose time follows their tokens.
     """
     w = facts.windows
     pair = (int(facts.c.rank[late.row[0]]), reference)
@@ -132,7 +168,9 @@ def _whole_steps(facts: Facts, late: Arrivals, reference: int) -> tuple[Sums, Su
         own, table = (w.rank == r) & np.isin(w.step, steps), facts.gpu_ops(r)
         if table is None or not own.any():
             return None
-        out.append(sums_by_name(table, w.start[own], w.end[own], ("cls", GPU_CLASSES, GPU_OF["compute"])))
+        whole = union(w.start[own], w.end[own])
+        whole = subtract(whole, sections(facts, r)) if apart else whole
+        out.append(sums_by_name(table, whole.start, whole.end, ("cls", GPU_CLASSES, GPU_OF["compute"])))
     slower, more, _, _ = _split(out[0], out[1])
     return (out[0], out[1]) if slower + more > 0 else None
 
@@ -190,7 +228,7 @@ def _different(own: Sums, other: Sums) -> list[str]:
     return [n for n in sorted(gap, key=lambda n: -gap[n]) if gap[n] > 0][:SHOWN]
 
 
-def _split(own: Sums, other: Sums) -> tuple[float, float, float | None, list[tuple[float, int]]]:
+def _split(own: Sums, other: Sums) -> Split:
     """(slower ns, more-work ns, ratio of the same kernels, (ratio, ns) of each); negative parts count as 0."""
     slower = more = 0.0
     mine = theirs = 0.0
@@ -216,6 +254,20 @@ def _uniform(ratio: float | None, ratios: list[tuple[float, int]], config: Confi
     return near >= config.uniform_weight * sum(ns for _, ns in ratios)
 
 
+def _of_tokens(experts: Uneven) -> str:
+    """What the tokens of its experts explain, or would if they were told."""
+    extra = units.time(experts.experts_ns)
+    if not experts.told:
+        return (
+            f"it computes {extra} longer between the all-to-alls of its group and no slower elsewhere: "
+            "more tokens or slower experts, the trace does not tell"
+        )
+    return (
+        f"its experts get {experts.load:.2f}x the mean tokens, {extra} more compute "
+        f"at {experts.pace:.2f}x the time per token of a typical rank"
+    )
+
+
 def _short(name: str) -> str:
     return name if len(name) <= 60 else name[:57] + "..."
 
@@ -229,7 +281,10 @@ def sentence(cause: Cause) -> str:
     amount = {b: sum(cause.terms_ns.get(leaf, 0) for leaf in leaves) for b, leaves in BUCKETS.items()}
     if cause.cause == "compute_slower":
         how = "all of them, so clocks, heat or power" if cause.uniform else "not all of them"
-        return f"{base}: the same kernels take {cause.ratio:.2f}x as long, {how}{named}"
+        more = f"; its experts get {cause.experts.load:.2f}x the mean tokens" if cause.experts else ""
+        return f"{base}: the same kernels take {cause.ratio:.2f}x as long, {how}{named}{more}"
+    if cause.experts is not None and cause.tokens:
+        return f"{base}: {_of_tokens(cause.experts)}{named}"
     if cause.cause == "compute_more_work":
         extra = units.time(cause.terms_ns.get("compute_more_work", 0))
         return f"{base}: it runs more or larger kernels, {extra} more{named}"

@@ -13,7 +13,7 @@ from traceview.analysis.groups import Columns
 from traceview.analysis.lateness import WAIT, Arrivals, arrivals, fixed_reference, terms
 from traceview.analysis.leaftime import SegmentSource
 from traceview.analysis.shares import whole
-from traceview.analysis.types import P2P, Floats, Ints, Matches, WaitPieces, Windows
+from traceview.analysis.types import P2P, Floats, Ints, Matches, Tokens, WaitPieces, Windows
 from traceview.analysis.waits import Waits
 
 HOPS = 64  # a chain of waits longer than this keeps its rest where it is
@@ -45,6 +45,7 @@ class Facts:
     segments: SegmentSource
     gpu_ops: TableSource = no_table
     host_ranges: TableSource = no_table
+    tokens: Tokens | None = None
 
 
 def origin(facts: Facts, ledger: Ledger) -> Ints:

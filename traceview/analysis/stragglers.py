@@ -173,6 +173,8 @@ def _row(view: _View, rank: int, blamed: int) -> StragglerRow:
         reference_rank=cause.reference,
         slowdown=cause.ratio if cause.cause == "compute_slower" else None,
         explanation=_explanation(view, rank, blamed, cause, sure),
+        tokens=cause.tokens,
+        load=cause.experts.load if cause.experts and cause.experts.told else None,
     )
 
 

@@ -102,6 +102,30 @@ class WaitPieces:
 
 
 @dataclass(frozen=True)
+class Tokens:
+    """What the tokens of its experts do to every arrival at a combine (METHODS e.6), by ascending collectives row."""
+
+    rows: Ints
+    told: Bools
+    """the trace tells how many"""
+    load: Floats
+    """received over the mean of the group"""
+    work: Ints
+    """compute between dispatch and combine, ns"""
+    delay: Floats
+    """how much later its tokens make it than the mean would, ns"""
+    pace: Floats
+    """time per token over that of a typical rank"""
+    dispatched: Ints
+    """end of the dispatch on the rank's own axis, ns"""
+
+    def at(self, rows: Ints) -> Ints:
+        """Position of collectives rows here, -1 for those that are no combine."""
+        near = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+        return np.where(self.rows[near] == rows, near, -1)
+
+
+@dataclass(frozen=True)
 class OpPhases:
     """``Phases`` of one rank, brought to the rows of its ``gpu_ops`` table (one element per row)."""
 

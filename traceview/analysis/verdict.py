@@ -22,7 +22,7 @@ class RuleOut:
 
 
 RULE_OUTS = (
-    RuleOut("straggler", ("comm_wait.nxn",), ("comm_unresolved",), ("straggler", "imbalance")),
+    RuleOut("straggler", ("comm_wait.nxn",), ("comm_unresolved",), ("straggler", "imbalance", "expert-imbalance")),
     RuleOut(
         "network",
         ("comm_transfer", "comm_host"),

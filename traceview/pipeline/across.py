@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from traceview.analysis import blame, clock, match, origin, path, steps, stragglers, waits
+from dataclasses import replace
+
+from traceview.analysis import blame, clock, experts, match, origin, path, steps, stragglers, waits
 from traceview.analysis.groups import columns
 from traceview.pipeline.values import Across, Blamed, Frame, Lanes, StudyOptions
 from traceview.run import Run
@@ -41,7 +43,10 @@ def attribute(run: Run, base: Frame, across: Across, lanes: Lanes, how: StudyOpt
         gpu_ops=lambda r: run.table(GPU_OPS, r),
         host_ranges=lambda r: run.table(HOST_RANGES, r),
     )
-    clocks = stragglers.Clocks(across.alignment.base, {r: run.host(r) for r in run.ranks}, across.alignment.clock)
     used = base.marks.used
+    accounts = experts.accounts(facts, used, how.config)
+    facts = replace(facts, tokens=experts.tokens(c, accounts))
+    clocks = stragglers.Clocks(across.alignment.base, {r: run.host(r) for r in run.ranks}, across.alignment.clock)
     found = stragglers.find(facts, owed, origin.origin(facts, owed), clocks, used, how.config)
-    return Blamed(owed, found, path.critical_path(facts, across.alignment.base, used))
+    told = experts.rows(c, accounts, lanes.exposed_of_row)
+    return Blamed(owed, found, path.critical_path(facts, across.alignment.base, used), told)

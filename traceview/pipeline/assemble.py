@@ -73,6 +73,7 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
         blame=blamed.found.blame,
         blame_by=by_place,
         blame_by_untold=untold,
+        experts=blamed.experts,
         arrivals=blamed.found.arrivals,
         critical_path=blamed.path,
         kernels=heavy[:KERNELS_SHOWN],

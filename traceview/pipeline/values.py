@@ -13,7 +13,7 @@ from traceview.analysis.groups import Columns
 from traceview.analysis.types import Bools, Decomposition, Ints, Marks, Matches, WaitPieces, Windows
 from traceview.config import DEFAULT, Config
 from traceview.pipeline import rows
-from traceview.result import MemoryRow, PathRow, Window
+from traceview.result import ExpertRow, MemoryRow, PathRow, Window
 
 
 @dataclass(frozen=True)
@@ -84,3 +84,4 @@ class Blamed:
     ledger: blame.Ledger
     found: stragglers.Stragglers
     path: list[PathRow]
+    experts: list[ExpertRow]

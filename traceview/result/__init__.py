@@ -19,6 +19,8 @@ from traceview.result.rows import (
     Clock,
     CollectiveRow,
     CopyRow,
+    ExpertRank,
+    ExpertRow,
     HostClock,
     IdleRow,
     KernelRow,
@@ -45,6 +47,8 @@ __all__ = [
     "CollectiveRow",
     "CopyRow",
     "Excluded",
+    "ExpertRank",
+    "ExpertRow",
     "Finding",
     "HostClock",
     "IdleRow",
@@ -243,6 +247,7 @@ class Result(msgspec.Struct):
     blame_by: list[BlamePlaceRow] = []
     blame_by_untold: dict[str, str] = {}
     """kind of place -> why there are no rows of it"""
+    experts: list[ExpertRow] = []
     kernels: list[KernelRow] = []
     ranges: list[RangeRow] = []
     copies: list[CopyRow] = []

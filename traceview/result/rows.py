@@ -72,6 +72,55 @@ class StragglerRow(msgspec.Struct):
     slowdown: float | None = None
     """the same kernels take this many times as long as on the reference rank; only for compute_slower"""
     explanation: str = ""
+    tokens: str = ""
+    """what the tokens of its experts explain: '' = nothing | uneven = most of it | untold = the trace has no sizes"""
+    load: float | None = None
+    """tokens that its experts received over the mean of the group, where it was late"""
+
+
+class ExpertRank(msgspec.Struct):
+    """A rank that was the most loaded one of a dispatch/combine pair that gains from even tokens."""
+
+    rank: int
+    load: float
+    """received over the mean of the group, mean over these pairs"""
+    pairs: int
+    steps: int
+    gain_ns: int
+    pace: float
+    """its time per token over that of a typical rank"""
+
+
+class ExpertRow(msgspec.Struct):
+    """The dispatch/combine all-to-all pairs of one expert-parallel group, used steps (METHODS e.6)."""
+
+    group: str
+    members: str
+    """ranks that were seen, as ranges"""
+    group_size: int
+    steps: int
+    pairs: int
+    told: bool
+    """the trace tells how many elements every rank received; without them the pairs are assumed from the order"""
+    imbalance: float | None
+    """received elements, largest over mean of the ranks: mean over the pairs; None if not told"""
+    imbalance_max: float | None
+    token_share: float | None
+    """share of the compute between dispatch and combine that follows the received elements"""
+    gain_ns: int
+    """sum over the pairs: how much earlier the last would arrive with even tokens, as far as others wait for it"""
+    wait_ns: int
+    """sum over the pairs: mean exposed wait of a rank at the combine"""
+    transfer_ns: int
+    """exposed transfer that even sizes would save at most; it is part of the exposed communication"""
+    loaded_last: int
+    """pairs in which the most loaded rank arrives last at the combine"""
+    correlation: float | None
+    """rank correlation of received elements and arrival at the combine, within the pairs"""
+    correlation_n: int
+    moves: str
+    """whether the most loaded rank changes: '' | step | layer"""
+    ranks: list[ExpertRank] = []
 
 
 class BlameRow(msgspec.Struct):

@@ -90,8 +90,9 @@ def collectives(store: CommStore, comm: dict[str, Array], names: list[str], grou
     source[unknown & (rows < 0) & (by_range >= 0)] = _FACTS["cpu_record"]
     kind[unknown] = np.where(by_range >= 0, by_range, by_name)[unknown]
     kind[kind < 0] = _KIND["unknown"]
-    even = _is_even(facts, rows)
-    kind[(kind == _KIND["alltoallv"]) & even & (rows >= 0)] = _KIND["alltoall"]
+    # by the split sizes, not by the name: the form with lists of tensors is called all_to_all, even or not
+    told = (rows >= 0) & np.isin(kind, [_KIND["alltoall"], _KIND["alltoallv"]])
+    kind[told] = np.where(_is_even(facts, rows), _KIND["alltoall"], _KIND["alltoallv"])[told]
     columns = _shared_columns(facts, rows, kind, coalesced, groups)
     columns |= {
         **{name: comm[name] for name in ("op", "device", "stream", "start", "end")},
@@ -258,6 +259,7 @@ def _message_bytes(facts: _Facts, rows: Array, kind: Array, size: Array) -> Arra
     """S of METHODS f.1; -1 where it cannot be told."""
     given, got = facts.of("elems_in", rows), facts.of("elems_out", rows)
     elements = np.where(given > 0, given, got)
+    elements = np.where(kind == _KIND["alltoallv"], np.maximum(given, got), elements)  # the busier direction
     elements = np.where((kind == _KIND["allgather"]) & (got > 0), got, elements)
     ranks = np.where(size > 0, size, 1)
     elements = np.where(kind == _KIND["gather"], given * ranks, elements)

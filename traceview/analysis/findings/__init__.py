@@ -8,6 +8,7 @@ from traceview.analysis.findings import (
     allocator,
     bandwidth,
     capture,
+    experts,
     exposed_comm,
     grey_failure,
     host,
@@ -30,6 +31,7 @@ Rule = Callable[[Result, Config], list[Finding]]
 
 RULES: tuple[Rule, ...] = (
     straggler.find,
+    experts.find,
     imbalance.find,
     host_staged.find,
     exposed_comm.find,

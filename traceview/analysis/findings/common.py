@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from traceview import units
 from traceview.analysis.types import Ints
+from traceview.config import Config
 from traceview.result import Result, Where, Window
+from traceview.run import parse_members
 
 
 def per_step(result: Result, *leaves: str) -> int:
@@ -56,6 +60,31 @@ def worst(result: Result, *leaves: str) -> Where:
         return Where()
     w = max(result.window_rows, key=lambda w: amount(w, leaves))
     return Where(rank=w.rank, step=w.step, start_ns=w.start_ns, end_ns=w.end_ns)
+
+
+def worst_of_rank(result: Result, rank: int) -> Where:
+    """The step in which the others waited most, on the culprit's own axis."""
+    step = worst(result, "comm_wait.nxn").step
+    for w in result.window_rows:
+        if w.rank == rank and w.step == step:
+            return Where(rank=rank, step=step, start_ns=w.start_ns, end_ns=w.end_ns)
+    return Where(rank=rank, step=step)
+
+
+def uneven_experts_ns(result: Result, besides: Collection[int] = ()) -> int:
+    """Mean gain per rank and step of even tokens, without the pairs whose most loaded rank is in ``besides``."""
+    ns = sum(
+        hot.gain_ns * len(parse_members(row.members))
+        for row in result.experts
+        for hot in row.ranks
+        if hot.rank not in besides
+    )
+    return ns // max(1, len(result.window_rows))
+
+
+def has_uneven_experts(result: Result, config: Config) -> bool:
+    """Whether even tokens would save enough for a finding, which then counts that waiting alone."""
+    return matters(result, uneven_experts_ns(result), config.finding_min_share)
 
 
 def ranks_with(result: Result, share: float, *leaves: str) -> list[int]:

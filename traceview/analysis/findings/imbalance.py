@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from traceview import units
-from traceview.analysis.findings.common import matters, of_step, per_step, worst
+from traceview.analysis.findings.common import (
+    has_uneven_experts,
+    matters,
+    of_step,
+    per_step,
+    uneven_experts_ns,
+    worst,
+)
 from traceview.config import Config
 from traceview.result import BlameRow, Finding, Result
 
@@ -17,6 +24,8 @@ def find(result: Result, config: Config) -> list[Finding]:
     if not left or not result.window_rows:
         return []
     saving = per_step(result, "comm_wait.nxn") * left // total
+    if has_uneven_experts(result, config):  # a finding of its own
+        saving = max(saving - uneven_experts_ns(result, named), 0)
     if not matters(result, saving, config.finding_min_share):
         return []
     title, advice = _words(result, rest, left, config)
@@ -25,7 +34,8 @@ def find(result: Result, config: Config) -> list[Finding]:
             id="imbalance",
             title=f"ranks wait {of_step(result, saving)} of the step {title}",
             saving_ns_per_step=saving,
-            basis="mean exposed wait that no listed straggler explains; balancing could save all of it at best",
+            basis="mean exposed wait that no listed straggler and no uneven experts explain; balancing could save "
+            "all of it at best",
             confidence="likely",
             evidence=[f"rank {b.rank}: {units.share(b.origin_blame_ns / total)} of the blame" for b in rest[:3]],
             advice=advice,

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from traceview import units
-from traceview.analysis.findings.common import on_host, step_ns, waits_of_ranks, worst
+from traceview.analysis.findings.common import (
+    has_uneven_experts,
+    on_host,
+    step_ns,
+    uneven_experts_ns,
+    waits_of_ranks,
+    worst_of_rank,
+)
 from traceview.analysis.savings import typical_wait
 from traceview.config import Config
-from traceview.result import Finding, Result, StragglerRow, Where
+from traceview.result import Finding, Result, StragglerRow
 
 ADVICE = {
     "compute_slower": (
@@ -26,6 +33,15 @@ ADVICE = {
         "hardware",
     ),
     "copies": ("Its copies are slow: check PCIe width and generation, NUMA placement and pinned memory.", "hardware"),
+    "tokens uneven": (
+        "Balance the routing: load-balancing loss, a capacity factor, or other places for experts.",
+        "model code",
+    ),
+    "tokens untold": (
+        "Record the sizes of the all-to-alls (PyTorch 2.4 or later tells them), or read the router's load: look at "
+        "the tokens of its experts before its hardware.",
+        "capture",
+    ),
     "communication": ("It is held by an earlier communication: look at the links of that group.", "network"),
     "unknown": ("Its own trace does not say why: record it with CPU activity and shapes.", "capture"),
 }
@@ -34,7 +50,10 @@ ADVICE = {
 def find(result: Result, config: Config) -> list[Finding]:
     """One finding per node, or per rank that is not a whole slow node."""
     nodes: dict[str, list[StragglerRow]] = {}
+    experts = has_uneven_experts(result, config)
     for row in result.straggler_rows:
+        if experts and row.tokens == "uneven":
+            continue  # the finding on uneven experts counts the same waiting
         key = f"node {row.host}" if row.place == "node" else f"rank {row.rank}"
         nodes.setdefault(key, []).append(row)
     # with missing ranks the ledger is withheld, and the rows hold what is owed at least
@@ -47,11 +66,12 @@ def find(result: Result, config: Config) -> list[Finding]:
 
 
 def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int, config: Config) -> Finding:
+    even = _counted_with_experts(result, rows, config)
     first = rows[0]
-    advice, owner = ADVICE[first.cause]
+    advice, owner = ADVICE.get(f"tokens {first.tokens}", ADVICE[first.cause])
     ranks = units.ranks([r.rank for r in rows])
     name = f"{who} (ranks {ranks})" if who.startswith("node") else who + on_host(first.host)
-    what = f"computes {first.slowdown:.2f}x slower than its peers" if first.slowdown else CAUSE_WORDS[first.cause]
+    what = f"computes {first.slowdown:.2f}x slower than its peers" if first.slowdown else _what(first)
     others = len(result.run.ranks) - len(rows)
     last = f", last in {first.last_count} of {first.collectives} collectives" if first.collectives else ""
     evidence = [
@@ -63,8 +83,9 @@ def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int, co
     return Finding(
         id=f"straggler-{first.rank}",
         title=f"{name} {what}; {others} other{'s' * (others != 1)} wait{'s' * (others == 1)}",
-        saving_ns_per_step=min(saving, step_ns(result)),
-        basis="the median rank's exposed wait that goes back to it: the gain if it becomes typical",
+        saving_ns_per_step=max(min(saving, step_ns(result)) - even, 0),
+        basis="the median rank's exposed wait that goes back to it: the gain if it becomes typical"
+        + (", less what the finding on its tokens counts" if even else ""),
         confidence="proved" if first.quality == "proved" and clear else "likely",
         evidence=evidence,
         advice=advice,
@@ -72,6 +93,22 @@ def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int, co
         owner=owner,
         section="stragglers",
     )
+
+
+def _counted_with_experts(result: Result, rows: list[StragglerRow], config: Config) -> int:
+    """What even tokens would gain on these ranks, ns a step, if that is a finding of its own."""
+    if not has_uneven_experts(result, config):
+        return 0
+    return uneven_experts_ns(result) - uneven_experts_ns(result, {r.rank for r in rows})
+
+
+def _what(row: StragglerRow) -> str:
+    """The cause in the words of a title."""
+    if row.tokens == "untold":
+        return "computes longer between its all-to-alls, on more tokens or slower: the trace does not tell"
+    if row.tokens == "uneven":
+        return f"gets {row.load:.2f}x the mean tokens of its expert group"
+    return CAUSE_WORDS[row.cause]
 
 
 CAUSE_WORDS = {
@@ -83,12 +120,3 @@ CAUSE_WORDS = {
     "communication": "is held by an earlier communication",
     "unknown": "arrives late, its own trace does not say why",
 }
-
-
-def worst_of_rank(result: Result, rank: int) -> Where:
-    """The step in which the others waited most, on the culprit's own axis."""
-    step = worst(result, "comm_wait.nxn").step
-    for w in result.window_rows:
-        if w.rank == rank and w.step == step:
-            return Where(rank=rank, step=step, start_ns=w.start_ns, end_ns=w.end_ns)
-    return Where(rank=rank, step=step)

@@ -1,0 +1,337 @@
+"""Expert parallelism (METHODS e.6): is a late arrival at a combine the rank with the most tokens?
+
+A layer of experts is a pair of all-to-alls of one group: *dispatch* brings every rank the tokens of its experts,
+*combine* takes them back. A pair is known by its sizes: each rank gives back what it received. The *load* of a rank
+is what it received over the mean of the group.
+
+What the tokens cost is told apart from what the GPU costs. The compute between the two is fitted as
+``base[pair] * pace[rank] * (1 - b + b * load)``, with one share ``b`` (0 to 1) of the group that follows the tokens.
+With even tokens a rank would arrive ``delay = base * pace * b * (load - 1)`` earlier, and the last arrival moves by
+the smallest ``time left + delay`` of the members: the gain of a pair. Where all GPUs are alike, that is max - mean of
+the compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from traceview import units
+from traceview.analysis.groups import KIND, Columns
+from traceview.analysis.lateness import COMPUTE
+from traceview.analysis.lateshare import lower_median
+from traceview.analysis.leaftime import LeafTime
+from traceview.analysis.origin import Facts
+from traceview.analysis.types import Bools, Floats, Ints, Tokens
+from traceview.config import DEFAULT, Config
+from traceview.result import ExpertRank, ExpertRow
+
+LOOK_BACK = 3
+"""all-to-alls between a dispatch and its combine at most: its scales or its probabilities follow on their own"""
+
+
+@dataclass(frozen=True)
+class Account:
+    """The pairs of one group in the used steps. Arrays are [pairs, ranks] unless said; times in ns."""
+
+    group: int
+    """index into ``Columns.groups``, -1 = no file tells the group"""
+    ranks: Ints
+    """[ranks] members seen, ascending"""
+    step: Ints
+    """[pairs]"""
+    dispatch: Ints
+    """collectives rows"""
+    combine: Ints
+    told: bool
+    """the trace tells the sizes; without them the load is 1 and the pairs are assumed from the order"""
+    load: Floats
+    work: Ints
+    """compute between the end of the dispatch and the arrival at the combine"""
+    left: Ints
+    """time left to the last arrival at the combine, on its arrival (common axis)"""
+    delay: Floats
+    """how much later its tokens make it than the mean would; negative: earlier"""
+    pace: Floats
+    """[ranks] time per token over that of a typical rank"""
+    token_share: float
+    """b: the share of the compute that follows the tokens"""
+    gain: Floats
+    """[pairs] how much earlier the last would arrive with even tokens, as far as that waiting is exposed; 0 unless
+    every member was seen"""
+    waited: Floats
+    """[pairs] mean exposed wait at the combine"""
+
+
+def accounts(facts: Facts, used: list[int], config: Config = DEFAULT) -> list[Account]:
+    """An account of every group with dispatch/combine pairs in the steps ``used``; none without segments."""
+    out = (_account(facts, found, config) for found in _pairs(facts, used, config))
+    return [x for x in out if x is not None]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Pairs of a group: instance numbers, and collectives rows [pairs, ranks]."""
+
+    group: int
+    first: Ints
+    second: Ints
+    dispatch: Ints
+    combine: Ints
+    load: Floats | None
+
+
+def _pairs(facts: Facts, used: list[int], config: Config) -> Iterator[_Found]:
+    """The pairs of every group that all its seen ranks took part in."""
+    c, found, m = facts.c, facts.waited.instances, facts.matches
+    lead, members = found.rows[found.first[:-1]], found.rows[found.member]
+    head = np.searchsorted(found.number[found.member], np.arange(len(found)))
+    some = np.isin(found.kind, [KIND["alltoall"], KIND["alltoallv"]]) & ~m.ambiguous & ~found.dark
+    some &= np.isin(facts.step_of_row[lead], used) & (m.seen > 1)
+    for group in np.unique(found.group[some]).tolist():
+        mine = np.flatnonzero(some & (found.group == group))
+        mine = mine[m.seen[mine] == m.seen[mine].max()]
+        mine = mine[np.argsort(found.arrived[mine], kind="stable")]
+        rows = members[head[mine][:, None] + np.arange(m.seen[mine[0]])]
+        same = (c.rank[rows] == c.rank[rows[0]]).all(axis=1)
+        mine, rows = mine[same], rows[same]
+        step = facts.step_of_row[lead[mine]]
+        told = bool((c.elems_in[rows] >= 0).all() and (c.elems_out[rows] >= 0).all())
+        first, second = _by_size(c, rows, step, config) if told else _by_name(c, rows[:, 0], step)
+        if len(first):
+            load = _shares(c.elems_out[rows[first]]) * rows.shape[1] if told else None
+            yield _Found(group, mine[first], mine[second], rows[first], rows[second], load)
+
+
+def _shares(amount: Ints) -> Floats:
+    """Each member's share of its instance; even where nothing was moved."""
+    total = amount.sum(axis=1, keepdims=True)
+    out: Floats = np.where(total > 0, amount / np.maximum(total, 1), 1.0 / max(amount.shape[1], 1))
+    return out
+
+
+def _by_size(c: Columns, rows: Ints, step: Ints, config: Config) -> tuple[Ints, Ints]:
+    """(dispatch, combine) as positions in ``rows``: what a rank received it gives back, and receives what it gave.
+
+    The uneven side tells the direction. An all-to-all is in one pair at most: where every one is even, every second.
+    """
+    sent, received = _shares(c.elems_in[rows]), _shares(c.elems_out[rows])
+    near = config.expert_same_share / rows.shape[1]
+    outward = received.max(axis=1) >= sent.max(axis=1) - near
+    taken: set[int] = set()
+    pairs: list[tuple[int, int]] = []
+    fits = [_fitting(sent, received, step, lag, near) for lag in range(1, LOOK_BACK + 1)]
+    for b in range(1, len(rows)):
+        lags = [lag for lag in range(1, min(b, LOOK_BACK) + 1) if fits[lag - 1][b - lag] and outward[b - lag]]
+        if lags and taken.isdisjoint(range(b - lags[0], b + 1)):
+            taken |= {b, b - lags[0]}
+            pairs.append((b - lags[0], b))
+    at = np.array(pairs, np.int64).reshape(-1, 2)
+    return at[:, 0], at[:, 1]
+
+
+def _fitting(sent: Floats, received: Floats, step: Ints, lag: int, near: float) -> Bools:
+    """Per position a: whether a + lag, in the same step, moves the same shares in the other direction."""
+    there, back = slice(None, -lag), slice(lag, None)
+    gap = np.maximum(np.abs(received[there] - sent[back]), np.abs(sent[there] - received[back]))
+    out: Bools = (gap.max(axis=1) <= near) & (step[there] == step[back])
+    return out
+
+
+def _by_name(c: Columns, lead: Ints, step: Ints) -> tuple[Ints, Ints]:
+    """The last dispatch before each combine of a step, by the names of their kernels (DeepEP); else by order."""
+    words = np.array([_role(name) for name in c.names] or [""])[c.name[lead]]
+    combine = np.flatnonzero(words == "combine")
+    if not len(combine):
+        return _by_order(step)
+    place = np.arange(len(words))
+    before = np.maximum.accumulate(np.where(words == "dispatch", place, -1))[combine]
+    fit = (before >= 0) & (np.diff(before, prepend=-1) != 0) & (step[before] == step[combine])
+    return before[fit], combine[fit]
+
+
+def _role(name: str | None) -> str:
+    """'dispatch' or 'combine' by the function's name; '' for any other, and for those that only notify."""
+    words = (name or "").lower().split("<")[0].split("(")[0]
+    return "" if "notify" in words else next((w for w in ("dispatch", "combine") if w in words), "")
+
+
+def _by_order(step: Ints) -> tuple[Ints, Ints]:
+    """Every second all-to-all of a step with the one before it; nothing in a step with an odd count."""
+    head = np.flatnonzero(np.diff(step, prepend=-2))
+    count = np.diff(np.append(head, len(step)))
+    place = np.arange(len(step)) - np.repeat(head, count)
+    first = np.flatnonzero(np.repeat(count % 2 == 0, count) & (place % 2 == 0))
+    return first, first + 1
+
+
+def _account(facts: Facts, found: _Found, config: Config) -> Account | None:
+    c, instances = facts.c, facts.waited.instances
+    ranks = c.rank[found.dispatch[0]]
+    work = np.zeros(found.dispatch.shape, np.int64)
+    for k, rank in enumerate(ranks.tolist()):
+        segments = facts.segments(rank)
+        if segments is None:
+            return None
+        between = LeafTime.of(segments).between(c.end[found.dispatch[:, k]], c.start[found.combine[:, k]])
+        work[:, k] = between[:, COMPUTE].sum(axis=1)
+    load = np.ones(work.shape) if found.load is None else found.load
+    share, base, pace = _fit(load, work, config)
+    delay = base[:, None] * pace * share * (load - 1)
+    left = instances.ahead[found.combine]
+    exposed = np.bincount(facts.pieces.row, facts.pieces.end - facts.pieces.start, len(c))[found.combine].sum(axis=1)
+    waited = (facts.waited.phases.wait_end - c.start)[found.combine].sum(axis=1)
+    shown = np.minimum(exposed / np.maximum(waited, 1), 1.0)
+    sure = facts.matches.full[found.second] & (instances.violations[found.second] == 0)
+    return Account(
+        group=found.group,
+        ranks=ranks,
+        step=facts.step_of_row[found.dispatch[:, 0]],
+        dispatch=found.dispatch,
+        combine=found.combine,
+        told=found.load is not None,
+        load=load,
+        work=work,
+        left=left,
+        delay=delay,
+        pace=pace,
+        token_share=share,
+        gain=np.where(sure, np.maximum((left + delay).min(axis=1), 0.0) * shown, 0.0),
+        waited=exposed / len(ranks),
+    )
+
+
+def _fit(load: Floats, work: Ints, config: Config) -> tuple[float, Floats, Floats]:
+    """(b, base [pairs] = compute of a typical rank at the mean load, pace [ranks]).
+
+    b is the median of what the most loaded rank of a pair tells against each other one, so that a slow rank among
+    many does not bend it: ``work[top] / work[r] = (1 - b + b load[top]) / (1 - b + b load[r])``.
+    """
+    top = load.argmax(axis=1)[:, None]
+    high, most = np.take_along_axis(load, top, 1), np.take_along_axis(work, top, 1)
+    clear = (high - load > config.expert_uneven) & (work > 0)
+    ratio = np.broadcast_to(most, work.shape)[clear] / work[clear]
+    below = (np.broadcast_to(high, load.shape)[clear] - 1) - ratio * (load[clear] - 1)
+    told = np.where(below > 0, (ratio - 1) / np.where(below > 0, below, 1.0), 1.0)
+    share = float(np.clip(np.median(told), 0.0, 1.0)) if len(told) else 1.0
+    expected = 1 + share * (load - 1)
+    busy = expected > config.expert_uneven  # with next to nothing to do a rank tells nothing of its pace
+    each = np.where(busy, work / np.where(busy, expected, 1.0), np.nan)
+    base = lower_median(each.T)
+    due = (base[:, None] * expected).sum(axis=0)
+    pace = np.where(due > 0, work.sum(axis=0) / np.maximum(due, 1.0), 1.0)
+    return share, base, pace
+
+
+def tokens(c: Columns, found: list[Account]) -> Tokens | None:
+    """What the accounts say of every combine row; None without accounts."""
+    if not found:
+        return None
+    rows = np.concatenate([a.combine.ravel() for a in found])
+    order = np.argsort(rows)
+    parts = (
+        [np.full(a.combine.size, a.told) for a in found],
+        [a.load.ravel() for a in found],
+        [a.work.ravel() for a in found],
+        [a.delay.ravel() for a in found],
+        [np.broadcast_to(a.pace, a.combine.shape).ravel() for a in found],
+        [c.end[a.dispatch].ravel() for a in found],
+    )
+    return Tokens(rows[order], *(np.concatenate(p)[order] for p in parts))
+
+
+def rows(c: Columns, found: list[Account], exposed_of_row: Ints) -> list[ExpertRow]:
+    """The accounts as rows of the result, the largest gain first. ``exposed_of_row``: exposed transfer, ns."""
+    out = [_row(c, a, exposed_of_row) for a in found]
+    return sorted(out, key=lambda r: (-r.gain_ns, r.group, r.members))
+
+
+def _row(c: Columns, a: Account, exposed_of_row: Ints) -> ExpertRow:
+    top = a.load.argmax(axis=1)
+    last = a.left.argmin(axis=1) == top
+    late = -a.left
+    correlation, n = _correlation(a.load, late) if a.told else (None, 0)
+    busiest = a.load.max(axis=1)
+    group = c.groups[a.group] if a.group >= 0 else None
+    return ExpertRow(
+        group=group.name if group else "",
+        members=units.ranks(a.ranks.tolist()),
+        group_size=group.size if group else len(a.ranks),
+        steps=len(np.unique(a.step)),
+        pairs=len(a.step),
+        told=a.told,
+        imbalance=float(busiest.mean()) if a.told else None,
+        imbalance_max=float(busiest.max()) if a.told else None,
+        token_share=a.token_share if a.told else None,
+        gain_ns=round(float(a.gain.sum())),
+        wait_ns=round(float(a.waited.sum())),
+        transfer_ns=sum(_transfer(c, rows, exposed_of_row) for rows in (a.dispatch, a.combine)) if a.told else 0,
+        loaded_last=int(last.sum()) if a.told else 0,
+        correlation=correlation,
+        correlation_n=n,
+        moves=_moves(a, top),
+        ranks=_ranks(a, top) if a.told else [],
+    )
+
+
+def _transfer(c: Columns, rows: Ints, exposed_of_row: Ints) -> int:
+    """What even sizes would take from the exposed transfer at most: it is as long as the busiest rank needs."""
+    busy = np.maximum(c.elems_in[rows], c.elems_out[rows])
+    most = np.maximum(busy.max(axis=1), 1)
+    return round(float((exposed_of_row[rows].mean(axis=1) * (1 - busy.mean(axis=1) / most)).sum()))
+
+
+def _moves(a: Account, top: Ints) -> str:
+    """Whether the most loaded rank changes, by gain: '' | 'step' (one rank a step) | 'layer' (within a step)."""
+    ranks = len(a.ranks)
+    total = float(a.gain.sum())
+    if total <= 0 or np.bincount(top, a.gain, ranks).max() > DEFAULT.one_rank_share * total:
+        return ""
+    _, number = np.unique(a.step, return_inverse=True)
+    by_step = np.bincount(number * ranks + top, a.gain, (int(number.max()) + 1) * ranks).reshape(-1, ranks)
+    return "step" if by_step.max(axis=1).sum() > DEFAULT.one_rank_share * total else "layer"
+
+
+def _ranks(a: Account, top: Ints) -> list[ExpertRank]:
+    """The ranks that were the most loaded of a pair that gains, the largest gain first."""
+    gain = np.bincount(top, a.gain, len(a.ranks))
+    out = []
+    for k in np.argsort(-gain, kind="stable")[: int((gain > 0).sum())].tolist():
+        mine = (top == k) & (a.gain > 0)
+        out.append(
+            ExpertRank(
+                rank=int(a.ranks[k]),
+                load=float(a.load[mine, k].mean()),
+                pairs=int(mine.sum()),
+                steps=len(np.unique(a.step[mine])),
+                gain_ns=round(float(gain[k])),
+                pace=float(a.pace[k]),
+            )
+        )
+    return out
+
+
+def _correlation(x: Any, y: Any) -> tuple[float | None, int]:
+    """Rank correlation within the pairs, pooled (Spearman, equal values share their place); None if all are equal."""
+    dx, dy = (_places(v) for v in (x, y))
+    norm = float(np.sqrt((dx**2).sum() * (dy**2).sum()))
+    return (float((dx * dy).sum()) / norm if norm else None), dx.size
+
+
+def _places(values: Any) -> Floats:
+    """Place of every value in its row minus the mean place; equal values get the mean of theirs."""
+    order = np.argsort(values, axis=1, kind="stable")
+    ordered = np.take_along_axis(values, order, 1)
+    at = np.broadcast_to(np.arange(values.shape[1]), values.shape)
+    new = np.ones(values.shape, np.bool_)
+    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    first = np.maximum.accumulate(np.where(new, at, 0), axis=1)
+    ends = np.ones(values.shape, np.bool_)
+    ends[:, :-1] = new[:, 1:]
+    last = np.minimum.accumulate(np.where(ends, at, values.shape[1])[:, ::-1], axis=1)[:, ::-1]
+    out = np.empty(values.shape)
+    np.put_along_axis(out, order, (first + last) / 2 - (values.shape[1] - 1) / 2, 1)
+    return out
