@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -151,9 +152,8 @@ def test_a_late_combine_that_is_not_compute_is_no_matter_of_tokens() -> None:
 
 def test_waiting_that_compute_hides_is_no_gain() -> None:
     got = moe([5, 1, 1, 1])
-    none = np.empty(0, np.int64)
-    hidden = got.facts.__dict__ | {"pieces": WaitPieces(none, none, none, none, none)}
-    assert account(Verdict(type(got.facts)(**hidden), got.ledger, got.origin, got.clock, got.found)).gain.sum() == 0
+    nothing = WaitPieces(*(np.empty(0, np.int64) for _ in fields(WaitPieces)))
+    assert account(replace(got, facts=replace(got.facts, pieces=nothing))).gain.tolist() == [0.0] * 3
 
 
 def test_scales_go_on_their_own_between_dispatch_and_combine() -> None:

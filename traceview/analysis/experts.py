@@ -68,7 +68,12 @@ class Account:
 
 def accounts(facts: Facts, used: list[int], config: Config = DEFAULT) -> list[Account]:
     """An account of every group with dispatch/combine pairs in the steps ``used``; none without segments."""
-    out = (_account(facts, found, config) for found in _pairs(facts, used, config))
+    found = list(_pairs(facts, used, config))
+    if not found:
+        return []
+    pieces = facts.pieces
+    exposed = np.bincount(pieces.row, pieces.end - pieces.start, len(facts.c)).astype(np.float64)
+    out = (_account(facts, pairs, exposed, config) for pairs in found)
     return [x for x in out if x is not None]
 
 
@@ -87,22 +92,25 @@ class _Found:
 def _pairs(facts: Facts, used: list[int], config: Config) -> Iterator[_Found]:
     """The pairs of every group that all its seen ranks took part in."""
     c, found, m = facts.c, facts.waited.instances, facts.matches
-    lead, members = found.rows[found.first[:-1]], found.rows[found.member]
-    head = np.searchsorted(found.number[found.member], np.arange(len(found)))
-    some = np.isin(found.kind, [KIND["alltoall"], KIND["alltoallv"]]) & ~m.ambiguous & ~found.dark
-    some &= np.isin(facts.step_of_row[lead], used) & (m.seen > 1)
+    some = np.isin(found.kind, [KIND["alltoall"], KIND["alltoallv"]]) & ~m.ambiguous & ~found.dark & (m.seen > 1)
+    some[some] &= np.isin(facts.step_of_row[found.last[some]], used)
+    if not some.any():
+        return
+    elems = c.elems()
     for group in np.unique(found.group[some]).tolist():
         mine = np.flatnonzero(some & (found.group == group))
         mine = mine[m.seen[mine] == m.seen[mine].max()]
-        mine = mine[np.argsort(found.arrived[mine], kind="stable")]
-        rows = members[head[mine][:, None] + np.arange(m.seen[mine[0]])]
-        same = (c.rank[rows] == c.rank[rows[0]]).all(axis=1)
-        mine, rows = mine[same], rows[same]
-        step = facts.step_of_row[lead[mine]]
-        told = bool((c.elems_in[rows] >= 0).all() and (c.elems_out[rows] >= 0).all())
-        first, second = _by_size(c, rows, step, config) if told else _by_name(c, rows[:, 0], step)
+        block = found.block(mine)
+        rows = block.rows[block.member].reshape(len(mine), -1)
+        order = np.argsort(found.arrived[mine], kind="stable")
+        order = order[(c.rank[rows[order]] == c.rank[rows[0]]).all(axis=1)]
+        mine, rows = mine[order], rows[order]
+        step = facts.step_of_row[rows[:, 0]]
+        sent, received = (x[rows] for x in elems)
+        told = bool((sent >= 0).all() and (received >= 0).all())
+        first, second = _by_size(sent, received, step, config) if told else _by_name(c, rows[:, 0], step)
         if len(first):
-            load = _shares(c.elems_out[rows[first]]) * rows.shape[1] if told else None
+            load = _shares(received[first]) * rows.shape[1] if told else None
             yield _Found(group, mine[first], mine[second], rows[first], rows[second], load)
 
 
@@ -113,18 +121,18 @@ def _shares(amount: Ints) -> Floats:
     return out
 
 
-def _by_size(c: Columns, rows: Ints, step: Ints, config: Config) -> tuple[Ints, Ints]:
-    """(dispatch, combine) as positions in ``rows``: what a rank received it gives back, and receives what it gave.
+def _by_size(sent_by: Ints, received_by: Ints, step: Ints, config: Config) -> tuple[Ints, Ints]:
+    """(dispatch, combine) as positions: what a rank received it gives back, and receives what it gave.
 
     The uneven side tells the direction. An all-to-all is in one pair at most: where every one is even, every second.
     """
-    sent, received = _shares(c.elems_in[rows]), _shares(c.elems_out[rows])
-    near = config.expert_same_share / rows.shape[1]
+    sent, received = _shares(sent_by), _shares(received_by)
+    near = config.expert_same_share / sent.shape[1]
     outward = received.max(axis=1) >= sent.max(axis=1) - near
     taken: set[int] = set()
     pairs: list[tuple[int, int]] = []
     fits = [_fitting(sent, received, step, lag, near) for lag in range(1, LOOK_BACK + 1)]
-    for b in range(1, len(rows)):
+    for b in range(1, len(step)):
         lags = [lag for lag in range(1, min(b, LOOK_BACK) + 1) if fits[lag - 1][b - lag] and outward[b - lag]]
         if lags and taken.isdisjoint(range(b - lags[0], b + 1)):
             taken |= {b, b - lags[0]}
@@ -143,7 +151,8 @@ def _fitting(sent: Floats, received: Floats, step: Ints, lag: int, near: float) 
 
 def _by_name(c: Columns, lead: Ints, step: Ints) -> tuple[Ints, Ints]:
     """The last dispatch before each combine of a step, by the names of their kernels (DeepEP); else by order."""
-    words = np.array([_role(name) for name in c.names] or [""])[c.name[lead]]
+    name, names = c.name()
+    words = np.array([_role(x) for x in [*names, None]])[name[lead]]
     combine = np.flatnonzero(words == "combine")
     if not len(combine):
         return _by_order(step)
@@ -168,7 +177,7 @@ def _by_order(step: Ints) -> tuple[Ints, Ints]:
     return first, first + 1
 
 
-def _account(facts: Facts, found: _Found, config: Config) -> Account | None:
+def _account(facts: Facts, found: _Found, exposed_of_row: Floats, config: Config) -> Account | None:
     c, instances = facts.c, facts.waited.instances
     ranks = c.rank[found.dispatch[0]]
     work = np.zeros(found.dispatch.shape, np.int64)
@@ -182,8 +191,8 @@ def _account(facts: Facts, found: _Found, config: Config) -> Account | None:
     share, base, pace = _fit(load, work, config)
     delay = base[:, None] * pace * share * (load - 1)
     left = instances.ahead[found.combine]
-    exposed = np.bincount(facts.pieces.row, facts.pieces.end - facts.pieces.start, len(c))[found.combine].sum(axis=1)
-    waited = (facts.waited.phases.wait_end - c.start)[found.combine].sum(axis=1)
+    exposed = exposed_of_row[found.combine].sum(axis=1)
+    waited = (facts.waited.phases.wait_end[found.combine] - c.start[found.combine]).sum(axis=1)
     shown = np.minimum(exposed / np.maximum(waited, 1), 1.0)
     sure = facts.matches.full[found.second] & (instances.violations[found.second] == 0)
     return Account(
@@ -245,11 +254,12 @@ def tokens(c: Columns, found: list[Account]) -> Tokens | None:
 
 def rows(c: Columns, found: list[Account], exposed_of_row: Ints) -> list[ExpertRow]:
     """The accounts as rows of the result, the largest gain first. ``exposed_of_row``: exposed transfer, ns."""
-    out = [_row(c, a, exposed_of_row) for a in found]
+    busy = np.maximum(*c.elems()) if found else exposed_of_row
+    out = [_row(c, a, busy, exposed_of_row) for a in found]
     return sorted(out, key=lambda r: (-r.gain_ns, r.group, r.members))
 
 
-def _row(c: Columns, a: Account, exposed_of_row: Ints) -> ExpertRow:
+def _row(c: Columns, a: Account, busy: Ints, exposed_of_row: Ints) -> ExpertRow:
     top = a.load.argmax(axis=1)
     last = a.left.argmin(axis=1) == top
     late = -a.left
@@ -268,7 +278,9 @@ def _row(c: Columns, a: Account, exposed_of_row: Ints) -> ExpertRow:
         token_share=a.token_share if a.told else None,
         gain_ns=round(float(a.gain.sum())),
         wait_ns=round(float(a.waited.sum())),
-        transfer_ns=sum(_transfer(c, rows, exposed_of_row) for rows in (a.dispatch, a.combine)) if a.told else 0,
+        transfer_ns=sum(_transfer(busy[rows], exposed_of_row[rows]) for rows in (a.dispatch, a.combine))
+        if a.told
+        else 0,
         loaded_last=int(last.sum()) if a.told else 0,
         correlation=correlation,
         correlation_n=n,
@@ -277,11 +289,13 @@ def _row(c: Columns, a: Account, exposed_of_row: Ints) -> ExpertRow:
     )
 
 
-def _transfer(c: Columns, rows: Ints, exposed_of_row: Ints) -> int:
-    """What even sizes would take from the exposed transfer at most: it is as long as the busiest rank needs."""
-    busy = np.maximum(c.elems_in[rows], c.elems_out[rows])
+def _transfer(busy: Ints, exposed: Ints) -> int:
+    """What even sizes would take from the exposed transfer at most: it is as long as the busiest rank needs.
+
+    Both [pairs, ranks]; ``busy``: elements in the busier direction.
+    """
     most = np.maximum(busy.max(axis=1), 1)
-    return round(float((exposed_of_row[rows].mean(axis=1) * (1 - busy.mean(axis=1) / most)).sum()))
+    return round(float((exposed.mean(axis=1) * (1 - busy.mean(axis=1) / most)).sum()))
 
 
 def _moves(a: Account, top: Ints) -> str:
