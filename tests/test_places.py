@@ -61,12 +61,12 @@ def test_what_is_slow_leads_its_table_and_every_table_sums_to_the_ledger(what: s
 def test_rails_come_from_the_log_or_the_topology_file_where_there_is_one(tmp_path: Path) -> None:
     logged = analyse(slow(1), log=True, hosts=2, layout="tp", pp=1)
     assert next((r.name, r.ranks) for r in rows(logged, "rail")) == ("mlx5_1:1", "1,5")
-    assert {r.basis for r in rows(logged, "rail")} == {"NCCL log: NICs of the rank's network edges"}
+    assert {r.basis for r in rows(logged, "rail")} == {"the NCCL log: NICs of network edges"}
     (tmp_path / "topology.csv").write_text("host,rail\nnode-1,red\nnode-2,blue\n")
     given = analyse(slow(1), log=True, hosts=2, how=StudyOptions(topology=str(tmp_path / "topology.csv")))
     assert [(r.name, r.ranks, r.basis) for r in rows(given, "rail")] == [
-        ("red", "0-3", "topology file"),
-        ("blue", "4-7", "topology file"),
+        ("red", "0-3", "the topology file"),
+        ("blue", "4-7", "the topology file"),
     ]
 
 

@@ -112,10 +112,11 @@ COLUMNS = {
     "collectives (group and kind). Assumed where no file tells it.",
     "blame_by.name": "Name of the place; (not told) for the ranks of which nothing tells it.",
     "blame_by.ranks": "Ranks of the place; for a class of collectives, of its group.",
-    "blame_by.share": "Share of all blame that started in the place; for a class of collectives, of direct blame.",
+    "blame_by.share": "Share of all blame that started in the place, or is owed at least; for a class of collectives "
+    "of direct blame.",
+    "blame_by.at_least": "Waiting for the place in collectives of which members are missing: owed at least, on top.",
     "blame_by.waited": "GPU time that the ranks of the place lost waiting themselves; for a class of collectives, "
     "all straggler wait in it.",
-    "blame_by.basis": "What tells the names of the places.",
     "last": "The whole wait given to the last arriver (as most tools do), for comparison.",
     "marginal": "What fixing only the last arriver would save: (n-1) x (last arrival - the one before).",
     "waited": "Time this rank lost waiting for late members (exposed, n x n).",

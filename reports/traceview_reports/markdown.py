@@ -7,13 +7,13 @@ from collections.abc import Callable
 from functools import partial
 
 from traceview.result import Result
-from traceview_reports import verdict, views, views_quality
+from traceview_reports import verdict, views, views_places, views_quality
 from traceview_reports.names import clean
 from traceview_reports.tables import View, parts
 
 _TABLES: tuple[Callable[[Result], View], ...] = (
     views.stragglers,
-    partial(views.places, most=2),
+    partial(views_places.leading, most=2),
     views.steps,
     views.ranks,
     views.collectives,

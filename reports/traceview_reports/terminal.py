@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from traceview.result import Finding, Result
-from traceview_reports import verdict, views, views_quality
+from traceview_reports import verdict, views, views_places, views_quality
 from traceview_reports.names import clean
 from traceview_reports.tables import WORDS, Part, View, parts
 
@@ -61,7 +61,7 @@ def render(result: Result, *, width: int | None = None, color: bool = False, ver
 
 _TABLES: tuple[Callable[[Result], View], ...] = (
     views.stragglers,
-    partial(views.places, most=5),
+    partial(views_places.leading, most=5),
     views.steps,
     views.ranks,
     views.collectives,
@@ -78,7 +78,7 @@ _TABLES: tuple[Callable[[Result], View], ...] = (
 )
 _SHORT_TABLES: tuple[Callable[[Result], View], ...] = (
     views.stragglers,
-    partial(views.places, most=1),
+    views_places.leading,
     views.steps,
     views.ranks,
     views.collectives,

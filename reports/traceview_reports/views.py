@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from operator import attrgetter as at
 from typing import Any
 
 from traceview import units
-from traceview.result import BlamePlaceRow, Result, StepRow
+from traceview.result import Result, StepRow
 from traceview_reports import definitions
 from traceview_reports.names import host
 from traceview_reports.tables import Column, View, group_columns, metric
@@ -122,54 +121,6 @@ def blame(result: Result) -> View:
         "direct blame adds up to the straggler wait of the bar",
         ("sum", "", *sums) if rows else (),
     )
-
-
-def places(result: Result, most: int | None = None) -> View:
-    """The ledger by host, stage, replica, rail and class of collectives.
-
-    ``most``: as many of each kind, only those with blame, no kind with a single row, and none at all where no finding
-    is about waiting.
-    """
-    kinds = Counter(r.by for r in result.blame_by)
-    total = Counter[str]()
-    for r in result.blame_by:
-        total[r.by] += _leading(r)
-    rows = list(result.blame_by)
-    if most is not None:
-        matters = any(f.section == "stragglers" for f in result.findings)
-        blamed = [r for r in rows if matters and kinds[r.by] > 1 and (r.blame_ns or r.origin_blame_ns)]
-        rows = [r for by in kinds for r in [b for b in blamed if b.by == by][:most]]
-    columns = (
-        Column("by", "text", _place_kind, "by"),
-        Column("name", "name", at("name"), "blame_by.name"),
-        Column("ranks", "name", at("ranks"), "blame_by.ranks", 1),
-        Column("started GPU-s", "gpu", at("origin_blame_ns"), "origin_blame"),
-        Column("direct GPU-s", "gpu", at("blame_ns"), "blame"),
-        Column("of all %", "share", lambda r: _leading(r) / total[r.by] if total[r.by] else None, "blame_by.share"),
-        Column("inclusive GPU-s", "gpu", at("inclusive_ns"), "blame_inclusive", 2),
-        Column("itself waited GPU-s", "gpu", at("waited_ns"), "blame_by.waited", 2),
-        Column("quality", "text", lambda r: r.quality.replace("_", " "), "quality", 2),
-        Column("told by", "prose", at("basis"), "blame_by.basis", 2),
-    )
-    untold = [f"not by {by}: {why}" for by, why in result.blame_by_untold.items()]
-    note = "direct blame of each kind of place adds up to that of the ledger"
-    return View(
-        "places",
-        "Blame by place",
-        columns,
-        rows,
-        "No exposed waiting in fully observed collectives, so no place is to blame.",
-        note if most is not None else "; ".join([note, *untold]),
-    )
-
-
-def _leading(row: BlamePlaceRow) -> int:
-    """What the rows are ordered by: the blame that started there; direct blame of a class of collectives."""
-    return row.blame_ns if row.origin_blame_ns is None else row.origin_blame_ns
-
-
-def _place_kind(row: BlamePlaceRow) -> str:
-    return f"{row.by} (assumed)" if row.basis.startswith("assumed") else row.by
 
 
 def collectives(result: Result) -> View:
@@ -358,7 +309,6 @@ VIEWS: tuple[Callable[[Result], View], ...] = (
     steps,
     stragglers,
     blame,
-    places,
     ranks,
     collectives,
     copies,

@@ -189,11 +189,13 @@ def _by_place(host: str, victims: int, ranks: int) -> list[BlamePlaceRow]:
     every, quality = units.ranks(list(range(ranks))), "proved"
     rail = "assumed: equal local ranks of all hosts share a rail"
     return [
-        BlamePlaceRow("host", host, every, victims, victims, victims, victims, quality, "the traces"),
-        BlamePlaceRow("rail", "local rank 1", "1,3", victims, victims, victims, 0, "estimated", rail),
-        BlamePlaceRow("rail", "(not told)", "0,2", 0, 0, 0, victims, "estimated", ""),
-        BlamePlaceRow("collective", "0 allreduce", every, victims - 7, None, victims, victims, quality, "its waits"),
-        BlamePlaceRow("collective", "0 allgather", every, 7, None, 7, 7, quality, "its waits"),
+        BlamePlaceRow("host", host, every, victims, victims, victims, victims, 0, quality, "the traces"),
+        BlamePlaceRow("rail", "local rank 1", "1,3", victims, victims, victims, 0, 0, "estimated", rail),
+        BlamePlaceRow("rail", "(not told)", "0,2", 0, 0, 0, victims, 0, "estimated", ""),
+        BlamePlaceRow(
+            "collective", "0 allreduce", every, victims - 7, None, victims, victims, 0, quality, "the traces"
+        ),
+        BlamePlaceRow("collective", "0 allgather", every, 7, None, 7, 7, 0, quality, "the traces"),
     ]
 
 

@@ -9,13 +9,14 @@ from traceview.analysis.findings import slow_steps as slow_steps_finding
 from traceview.config import DEFAULT
 from traceview.result import Result, group_ns
 from traceview.schema import GROUPS, LEAVES
-from traceview_reports import definitions, verdict, views, views_quality
+from traceview_reports import definitions, verdict, views, views_places, views_quality
 from traceview_reports.html.stragglers import slow_steps
 from traceview_reports.names import clean
 from traceview_reports.tables import Column, parts
 
 TABLES = (
     *views.VIEWS,
+    views_places.leading,
     views_quality.hosts,
     views_quality.rank_clocks,
     views_quality.clock_gaps,
@@ -83,18 +84,25 @@ def test_the_ledger_sums_to_the_straggler_wait() -> None:
     assert view.total[2] == "4.06"
 
 
-def test_places_show_the_first_of_each_kind_or_all() -> None:
+def test_places_all_of_each_kind_or_the_first() -> None:
     result = ALL["slow_rank"]()
-    full = views.places(result)
-    assert [c.text(full.rows[1]) for c in full.columns[:6]] == [
-        *("rail (assumed)", "local rank 1", "1,3", "4.06", "4.06", "100.0")
+    tables = {view.title: view for view in views_places.by_kind(result)}
+    assert list(tables) == [f"Blame by {by}" for by in ("host", "rail", "collective", "stage", "replica")]
+    rail = tables["Blame by rail"]
+    assert [[c.text(r) for c in rail.columns] for r in rail.rows] == [
+        ["local rank 1", "1,3", "4.06", "4.06", "100.0", "4.06", "0", "estimated"],
+        ["(not told)", "0,2", "0", "0", "0.0", "0", "4.06", "estimated"],
     ]
-    assert [full.columns[3].text(r) for r in full.rows] == ["4.06", "4.06", "0", "-", "-"]
-    assert "not by stage: no group is described as a pipeline" in full.note
-    short = views.places(result, most=1)
-    assert [(r.by, r.name) for r in short.rows] == [("rail", "local rank 1"), ("collective", "0 allreduce")]
+    assert rail.note.startswith("assumed") and tables["Blame by host"].note == "from the traces"
+    assert [c.label for c in tables["Blame by collective"].columns[:3]] == ["name", "ranks", "direct GPU-s"]
+    assert tables["Blame by stage"].empty == "Not told: no group is described as a pipeline."
+    first = views_places.leading(result)
+    assert [(first.columns[0].text(r), r.name) for r in first.rows] == [
+        ("rail (assumed)", "local rank 1"),
+        ("collective", "0 allreduce"),
+    ]
     result.findings = []
-    assert not views.places(result, most=1).rows, "a healthy run blames no place on its first screen"
+    assert not views_places.leading(result).rows, "a healthy run blames no place on its first screen"
 
 
 def test_the_status_is_not_said_twice() -> None:

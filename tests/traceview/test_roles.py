@@ -155,7 +155,7 @@ def test_shapes_that_may_mean_something_else_tell_nothing() -> None:
 def test_rails_by_file_then_by_log_then_by_local_rank() -> None:
     hosts = {r: f"h{r // 2}" for r in range(4)}
     by_file = rails(hosts, {"h0": Place(rail="blue"), "h1": Place()}, {0: "mlx5_0:1"})
-    assert (by_file.labels, by_file.basis) == ({0: "blue", 1: "blue"}, "topology file")
+    assert (by_file.labels, by_file.basis) == ({0: "blue", 1: "blue"}, "the topology file")
     by_log = rails(hosts, {}, {0: "mlx5_0:1", 3: "mlx5_1:1", 9: "mlx5_0:1"})
     assert (by_log.labels, by_log.assumed) == ({0: "mlx5_0:1", 3: "mlx5_1:1"}, False)
     by_index = rails(hosts, {}, {})

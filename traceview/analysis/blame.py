@@ -30,10 +30,12 @@ class ByClass:
     inclusive: Ints
     waited: Ints
     """with the waits that nobody is blamed for; sums to ``Ledger.total``"""
+    at_least: Ints
+    """the waits of partly observed instances; sums to ``Ledger.at_least``"""
 
     @classmethod
     def of(cls, found: Instances, *by_instance: Ints) -> ByClass:
-        """From direct, inclusive and waited ns of every instance."""
+        """From direct, inclusive, waited and at-least ns of every instance."""
         family = (found.group + 1) * _KINDS + found.kind + 1
         sums = [_by_rank(family, ns, (int(found.group.max(initial=-1)) + 2) * _KINDS) for ns in by_instance]
         some = np.flatnonzero(sum(sums))
@@ -109,7 +111,7 @@ def blame(
         unblamed=int(exposed.waited.sum() - owed_ns.sum()),
         row_ns=exposed.share,
         row_at_least=exposed.low_share,
-        classes=ByClass.of(found, exposed.blamed, hidden, exposed.lost),
+        classes=ByClass.of(found, exposed.blamed, hidden, exposed.lost, np.where(low, exposed.lost, 0)),
     )
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from traceview import units
 from traceview.analysis.blame import ByClass
 from traceview.analysis.groups import Columns
 from traceview.analysis.roles import Places
+from traceview.analysis.types import Ints
 from traceview.result import BlamePlaceRow, BlameRow, Quality, StragglerRow
 from traceview.schema import COLL_KINDS
 
@@ -27,12 +30,12 @@ def sure_ranks(hosts: Mapping[int, str], stragglers: Sequence[StragglerRow]) -> 
 
 
 def by_place(
-    place: Places, ledger: Iterable[BlameRow], ranks: Iterable[int], sure: set[int], partly: set[int]
+    place: Places, ledger: Iterable[BlameRow], ranks: Iterable[int], sure: set[int], at_least: Ints
 ) -> list[BlamePlaceRow]:
     """Rows of one kind of place, the most blamed first; they sum to the ledger. None if no rank has a label.
 
     ``ranks``: ranks of the run; those without a label are one row, ``UNTOLD``. ``sure``: see ``sure_ranks``.
-    ``partly``: ranks that owe more, in collectives that are not fully observed.
+    ``at_least``: of the ledger, by rank.
     """
     if not place.labels:
         return []
@@ -40,13 +43,18 @@ def by_place(
     for rank in sorted(ranks):
         members.setdefault(place.labels.get(rank), []).append(rank)
     book = {row.rank: row for row in ledger}
-    return sorted((_row(place, name, m, book, (sure, partly)) for name, m in members.items()), key=_order)
+    low = {r: int(at_least[r]) for r in np.flatnonzero(at_least).tolist()}
+    return sorted((_row(place, name, m, book, (sure, low)) for name, m in members.items()), key=_order)
 
 
 def _row(
-    place: Places, name: str | None, ranks: list[int], book: Mapping[int, BlameRow], known: tuple[set[int], set[int]]
+    place: Places,
+    name: str | None,
+    ranks: list[int],
+    book: Mapping[int, BlameRow],
+    known: tuple[set[int], Mapping[int, int]],
 ) -> BlamePlaceRow:
-    sure, partly = known
+    sure, low = known
     rows = [book[r] for r in ranks if r in book]
     blamed, proved = sum(b.blame_ns for b in rows), sum(b.blame_ns for b in rows if b.rank in sure)
     clear = sure.issuperset(ranks) or 0 < blamed <= 2 * proved
@@ -59,7 +67,8 @@ def _row(
         origin_blame_ns=sum(b.origin_blame_ns for b in rows),
         inclusive_ns=sum(b.blame_inclusive_ns for b in rows),
         waited_ns=sum(b.waited_ns for b in rows),
-        quality="lower_bound" if partly.intersection(ranks) else quality,
+        at_least_ns=sum(low.get(r, 0) for r in ranks),
+        quality="lower_bound" if low.keys() & ranks else quality,
         basis="" if name is None else place.basis,
     )
 
@@ -70,9 +79,9 @@ def by_class(classes: ByClass, c: Columns, described: Sequence[set[str]], *, sur
     ``described``: descriptions of each group. ``sure``: all ranks share one clock. A class has no origin blame: where
     a delay began is a property of ranks.
     """
-    columns = (classes.group, classes.kind, classes.direct, classes.inclusive, classes.waited)
+    columns = (classes.group, classes.kind, classes.direct, classes.inclusive, classes.waited, classes.at_least)
     rows = []
-    for group, kind, direct, inclusive, waited in zip(*(x.tolist() for x in columns), strict=True):
+    for group, kind, direct, inclusive, waited, low in zip(*(x.tolist() for x in columns), strict=True):
         exact: Quality = "proved" if sure else "estimated"
         rows.append(
             BlamePlaceRow(
@@ -83,8 +92,9 @@ def by_class(classes: ByClass, c: Columns, described: Sequence[set[str]], *, sur
                 origin_blame_ns=None,
                 inclusive_ns=inclusive,
                 waited_ns=waited,
+                at_least_ns=low,
                 quality="lower_bound" if waited > direct else exact,
-                basis="waits in collectives of this group and kind",
+                basis="the traces",
             )
         )
     return sorted(rows, key=_order)
@@ -102,4 +112,4 @@ def _class_name(c: Columns, described: Sequence[set[str]], group: int, kind: int
 
 def _order(row: BlamePlaceRow) -> tuple[int, int, str, str]:
     first = row.blame_ns if row.origin_blame_ns is None else row.origin_blame_ns
-    return -first, -row.blame_ns, row.name, row.ranks
+    return -first - row.at_least_ns, -row.blame_ns, row.name, row.ranks

@@ -10,17 +10,17 @@ from traceview.analysis.tiers import Place
 from traceview.run import Run
 from traceview.schema.nccl import NCCL_EDGES
 
-_WHY = "no topology file, no NCCL log with network edges, and hosts that are unknown or unlike"
+_WHY = "no topology file, no NCCL log with network edges, and the hosts are unknown, unlike or of one rank"
 
 
 def rails(hosts: Mapping[int, str], places: Mapping[str, Place], nics: Mapping[int, str]) -> Places:
     """Rail by rank. ``hosts``: host by rank; ``places``: the topology file; ``nics``: what ``logged_nics`` gives."""
     given = {r: place.rail for r, h in hosts.items() if (place := places.get(h)) is not None and place.rail}
     if given:
-        return Places("rail", given, "topology file")
+        return Places("rail", given, "the topology file")
     logged = {r: nics[r] for r in hosts if r in nics}
     if logged:
-        return Places("rail", logged, "NCCL log: NICs of the rank's network edges")
+        return Places("rail", logged, "the NCCL log: NICs of network edges")
     return _by_local_index(hosts)
 
 
@@ -30,10 +30,12 @@ def _by_local_index(hosts: Mapping[int, str]) -> Places:
     for rank in sorted(hosts):
         ranks.setdefault(hosts[rank], []).append(rank)
     sizes = {len(members) for members in ranks.values()}
-    if len(ranks) < 2 or len(sizes) != 1 or sizes == {1} or any(h.startswith("?") for h in ranks):
+    if len(ranks) < 2:
+        return Places("rail", why="all ranks are on one host")
+    if len(sizes) != 1 or sizes == {1} or any(h.startswith("?") for h in ranks):
         return Places("rail", why=_WHY)
     labels = {r: f"local rank {i}" for members in ranks.values() for i, r in enumerate(members)}
-    return Places("rail", labels, "assumed: equal local ranks of all hosts share a rail", assumed=True)
+    return Places("rail", labels, "assumed: the same local rank on every host shares a rail", assumed=True)
 
 
 def logged_nics(run: Run, joined: Joined | None) -> dict[int, str]:

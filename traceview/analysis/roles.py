@@ -30,7 +30,7 @@ _PLAIN = _PARTS | frozenset(("mesh", "model", "parallel", "group", "groups", "wi
 """Words that say nothing of the axis; a description with any other word names no axis for certain."""
 _TENSOR, _PIPELINE, _CONTEXT = frozenset(("tensor",)), frozenset(("pipeline",)), frozenset(("context",))
 _DATA = (frozenset(("data",)), frozenset(("data", "context")))
-_DESCRIBED = "descriptions of the groups"
+_DESCRIBED = "the descriptions of the groups"
 _SUMS = tuple(KIND[name] for name in ("allreduce", "reduce_scatter"))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from traceview.analysis import blameby, roles
 from traceview.analysis.roles import Places
 from traceview.pipeline.values import Across, Blamed
@@ -21,8 +19,8 @@ def blame_by(run: Run, across: Across, blamed: Blamed, rail: Places) -> tuple[li
     groups = roles.axes_of(c, described)
     places = (blameby.host_places(hosts), roles.stages(groups), roles.replicas(groups, hosts), rail)
     sure = blameby.sure_ranks(hosts, blamed.found.rows)
-    partly = set(np.flatnonzero(blamed.ledger.at_least).tolist())
-    rows = [row for place in places for row in blameby.by_place(place, book, run.ranks, sure, partly)]
+    low = blamed.ledger.at_least
+    rows = [row for place in places for row in blameby.by_place(place, book, run.ranks, sure, low)]
     one_clock = len(set(hosts.values())) == 1
     rows += blameby.by_class(blamed.ledger.classes, c, described, sure=one_clock)
     return rows, {place.by: place.why for place in places if not place.labels}

@@ -152,6 +152,8 @@ class BlamePlaceRow(msgspec.Struct):
     inclusive_ns: int
     waited_ns: int
     """what these ranks lost waiting; in a class, all waiting in it"""
+    at_least_ns: int
+    """owed on top of it at least, in collectives of which members are missing"""
     quality: Quality
     basis: str
     """what tells the names; begins with 'assumed' where no file does"""

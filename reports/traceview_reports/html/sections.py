@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from traceview import units
 from traceview.result import Result
-from traceview_reports import definitions, views, views_quality
+from traceview_reports import definitions, views, views_places, views_quality
 from traceview_reports.html import stragglers
 from traceview_reports.html.blocks import Chart, Section, grid
 
@@ -63,7 +63,7 @@ def before_timeline(result: Result, env: Environment, charts: dict[str, Chart]) 
             _some(charts, "arrivals"),
             [
                 grid(views.stragglers(result), 20),
-                grid(views.places(result), 24),
+                *(grid(view, 8) for view in views_places.by_kind(result)),
                 grid(views.blame(result), 16),
                 grid(views_quality.arrivals(result), 16),
             ],
