@@ -42,6 +42,7 @@ class Config:
     grade_a_sigma_ns: int = 5 * US
     grade_b_sigma_ns: int = 50 * US
     grade_max_violations: float = 0.005
+    join_max_bound_ns: int = 50 * US  # d.3: proved error up to which sends and receives alone place a clock
     eps_min_ns: int = 5 * US
     tau_sys_ns: int = 5 * US
     # e stragglers

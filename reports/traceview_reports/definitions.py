@@ -181,8 +181,11 @@ COLUMNS = {
     "are used.",
     "violations": "Collectives that end before their last member arrives: a clock or matching error. They blame "
     "nobody.",
-    "component": "Hosts linked by common collectives; across components nothing is compared.",
+    "component": "Hosts linked by common collectives. Across components nothing is compared, unless their sends and "
+    "receives prove where they stand.",
     "instances": "Collectives the fit is from.",
+    "clock.basis": "What the offset rests on. Sends and receives only: a receive cannot end before its send begins; "
+    "messages both ways leave an interval, the offset is its middle and ± its half.",
     "eta": "Offset of one rank's clock against its host.",
     "host_axis_shift": "Shift of the host axis against the GPU axis, when many kernels start before their launch.",
     "clock_free_gap": "Median difference of aligned and clock-free waiting, a cross-check.",

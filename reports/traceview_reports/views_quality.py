@@ -23,6 +23,7 @@ def hosts(result: Result) -> View:
         Column("violations", "int", at("violations"), "violations"),
         Column("component", "id", at("component"), "component", 2),
         Column("from", "int", at("instances"), "instances", 2),
+        Column("basis", "text", at("basis"), "clock.basis"),
     )
     return View(
         "hosts",

@@ -45,13 +45,14 @@ def bounds(instance: Ints, unit: Ints, begin: Ints, end: Ints, gauge: Bools) -> 
         floor = np.full(count, -FAR)
         np.maximum.at(floor, instance, _plus(begin, low[unit]))
         np.maximum.at(new_low, unit, _plus(floor[instance], -end))
-        moved = (new_high != high) | (new_low != low)
-        high, low = new_high, new_low
-        crossed = low > high
-        if crossed.any() or not moved.any():
+        # a contradiction stands still, so that it neither loops nor keeps other components from settling
+        moved = ((new_high != high) | (new_low != low)) & ~crossed
+        high, low = np.where(moved, new_high, high), np.where(moved, new_low, low)
+        crossed |= low > high
+        if not moved.any():
             break
     else:
-        crossed = moved  # bounds that never settle: a negative cycle
+        crossed |= moved  # bounds that never settle: a negative cycle
     return Bounds(low, high, crossed)
 
 

@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from traceview import units
 from traceview.analysis.causal import FAR, Bounds
-from traceview.analysis.clocksample import Sample, deviates, deviation, one_sided, sample_ends
-from traceview.analysis.clockunits import Fit, bounded, fit_units
+from traceview.analysis.clocksample import Sample, deviates, deviation, sample_ends
+from traceview.analysis.clocksets import Sets, move_sets, place_sets, sentences
+from traceview.analysis.clockunits import Fit, bounded, fit_units, time_base
 from traceview.analysis.groups import Columns, columns
+from traceview.analysis.onesided import one_sided
 from traceview.analysis.timebase import GRADE_A, GRADE_B, GRADE_C, GRADES, TimeBase
-from traceview.analysis.types import Codes, Floats, Ints, Matches
+from traceview.analysis.types import Bools, Codes, Floats, Ints, Matches
 from traceview.config import DEFAULT, Config
 from traceview.result import Clock, HostClock, RankClock
 
@@ -57,10 +60,17 @@ def align(
     present = np.zeros(top, np.bool_)
     present[np.array(sorted(hosts), np.int64)] = True
     fit = fit_units(sample, unit, (len(names) + len(odd), present), fit_drift, config)
-    base, limits = bounded(fit, sample, one_sided(c, matches))
+    pairs = one_sided(c, matches, unit)
+    base, limits = bounded(fit, sample, pairs)
     if t_ref_ns is None:
         t_ref_ns = int(c.start[c.rank == c.rank.min()].min()) if len(c) else 0
-    return _report(_Run(names, host, np.flatnonzero(present), odd, eta, t_ref_ns, config), fit, base, limits, sample)
+    run = _Run(names, host, np.flatnonzero(present), odd, eta, t_ref_ns, config)
+    bad, seen = _violations(fit, base, sample, config)
+    # without common steps a slip of both directions of a channel would look like a clock error
+    pairs = pairs if matches.anchored else pairs.none()
+    usable = _grades(fit, limits, bad, seen, run, fit.gauge) < GRADE_C
+    sets = place_sets(fit, base, usable, pairs, (c, run.ranks), config)
+    return _report(run, fit, limits, (bad, seen), sets)
 
 
 @dataclass(frozen=True)
@@ -76,14 +86,18 @@ class _Run:
     config: Config
 
 
-def _report(run: _Run, fit: Fit, base: TimeBase, limits: Bounds, sample: Sample) -> Alignment:
-    """Grades, rows and sentences."""
-    ranks = run.ranks
-    bad, seen = _violations(fit, base, sample, run.config)
-    grade = _grades(fit, limits, bad, seen, run)
-    base = replace(base, grade=grade[base.unit])
+def _report(run: _Run, fit: Fit, limits: Bounds, counts: tuple[Ints, Ints], sets: Sets) -> Alignment:
+    """The axis with its grades, rows and sentences. ``counts``: violations and members looked at, by unit."""
+    ranks, component = run.ranks, fit.component
+    move_sets(fit, sets)
+    grade = _grades(fit, limits, *counts, run, sets.joined.placed[sets.of_unit])
+    moved = np.array([sets.bound(u) is not None for u in range(len(component))], np.bool_)
+    grade = np.where(moved, np.maximum(grade, GRADE_B), grade).astype(np.int8)
+    lead = component[sets.records.unit][sets.joined.label][sets.of_unit]
+    base = time_base(fit)
+    base = replace(base, grade=grade[base.unit], component=lead[base.unit], links=sets.links(base.unit))
     hosts = [
-        _host_row(fit, limits, u, (name, run.t_ref, int(bad[u]), int(grade[u])), run.config.fit_min_instances)
+        _host_row(fit, limits, u, (name, run.t_ref, int(counts[0][u]), int(grade[u])), sets, run.config)
         for u, name in enumerate(run.names)
     ]
     etas = np.where(base.unit == run.host, 0, base.shift - fit.shift[run.host])
@@ -96,14 +110,13 @@ def _report(run: _Run, fit: Fit, base: TimeBase, limits: Bounds, sample: Sample)
         )
     for u in fit.jumps:
         notes.append(f"{_unit_name(run, u)}: the clock was stepped during the record; aligned piecewise")
-    parts = np.unique(base.component[ranks])
-    if len(parts) > 1:
-        notes.append(f"{len(parts)} sets of ranks share no collective: their times are never compared")
+    said = sentences(sets, [_unit_name(run, u) for u in range(len(component))], run.config)
     mismatches = [
         f"{_unit_name(run, u)}: no clock offset fits its collectives: a wrong match or a bad clock"
         for u in np.flatnonzero(limits.empty).tolist()
     ]
-    return Alignment(base, Clock(run.t_ref, hosts, rows, GRADES[worst]), notes, mismatches)
+    clock = Clock(run.t_ref, hosts, rows, GRADES[worst], apart=said.apart + said.mismatches)
+    return Alignment(base, clock, [*notes, *said.notes, *said.apart], mismatches + said.mismatches)
 
 
 def _unit_name(run: _Run, unit: int) -> str:
@@ -121,11 +134,11 @@ def _violations(fit: Fit, base: TimeBase, sample: Sample, config: Config) -> tup
     return np.bincount(node, broken, units).astype(np.int64), np.bincount(node, minlength=units)
 
 
-def _grades(fit: Fit, limits: Bounds, bad: Ints, seen: Ints, run: _Run) -> Codes:
-    """A, B or C per unit (METHODS d.3)."""
+def _grades(fit: Fit, limits: Bounds, bad: Ints, seen: Ints, run: _Run, tied: Bools) -> Codes:
+    """A, B or C per unit (METHODS d.3). ``tied``: by unit, its set has a place among others by sends and receives."""
     config = run.config
     share = bad / np.maximum(seen, 1)
-    lonely = (fit.used < config.fit_min_instances) & (len(fit.shift) > 1)
+    lonely = (fit.used < config.fit_min_instances) & (len(fit.shift) > 1) & ~(tied & fit.gauge)
     sigma = np.where(fit.gauge, 0.0, fit.sigma)
     grade = np.where(
         sigma <= config.grade_a_sigma_ns, GRADE_A, np.where(sigma <= config.grade_b_sigma_ns, GRADE_B, GRADE_C)
@@ -137,20 +150,36 @@ def _grades(fit: Fit, limits: Bounds, bad: Ints, seen: Ints, run: _Run) -> Codes
     return out
 
 
-def _host_row(fit: Fit, limits: Bounds, u: int, facts: tuple[str, int, int, int], least: int) -> HostClock:
+def _host_row(
+    fit: Fit, limits: Bounds, u: int, facts: tuple[str, int, int, int], sets: Sets, config: Config
+) -> HostClock:
     name, t_ref, bad, grade = facts
     offset = fit.shift[u] + fit.frac[u] + fit.drift[u] * (t_ref - fit.pivot[u])
     reach = max(int(limits.high[u]), -int(limits.low[u]))
-    single = len(fit.shift) == 1
-    known = not fit.gauge[u] and fit.used[u] >= least
+    fitted = fit.used[u] >= config.fit_min_instances
+    known = fit.gauge[u] or fitted or len(fit.shift) == 1
+    placed = sets.bound(u)
+    proved = 0 if fit.gauge[u] else (reach if reach < FAR else None)
     return HostClock(
         host=name,
         offset_ns=round(float(offset)),
         drift_ppm=float(fit.drift[u] * 1e6),
-        sigma_ns=float(fit.sigma[u]) if known or single or fit.gauge[u] else None,
-        bound_ns=0 if fit.gauge[u] else (reach if reach < FAR else None),
+        sigma_ns=float(fit.sigma[u]) + (placed or 0) if known else None,
+        bound_ns=None if proved is None else proved + (placed or 0),
         grade=GRADES[grade],
         violations=bad,
         component=int(fit.component[u]),
         instances=int(fit.used[u]),
+        basis=_basis(bool(fit.gauge[u]), bool(fitted), placed),
+        join_bound_ns=placed,
     )
+
+
+def _basis(gauge: bool, fitted: bool, placed: int | None) -> str:
+    """What the offset rests on."""
+    if placed is not None:
+        messages = f"sends and receives only, \u00b1 {units.time(placed)}"
+        return messages if gauge else f"collectives within its set; the set by {messages}"
+    if gauge:
+        return "reference"
+    return "collectives" if fitted else "too few collectives"

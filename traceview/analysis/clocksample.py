@@ -10,7 +10,7 @@ import numpy as np
 from traceview.analysis import clockfit
 from traceview.analysis.causal import FAR
 from traceview.analysis.groups import N_X_N, Columns
-from traceview.analysis.p2p import components, partners
+from traceview.analysis.p2p import components
 from traceview.analysis.types import Bools, Floats, Ints, Matches
 from traceview.config import US, Config
 
@@ -150,22 +150,3 @@ def per_unit(sample: Sample, node: Ints) -> Sample:
     begin = np.maximum.reduceat(sample.begin[order], head) if len(head) else head
     end = sample.end[order][head + (size - 1) // 2]
     return Sample(instance[head], node[head], begin, end, sample.weight[order][head])
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Matched send and receive: ranks, begin of the send, end of the receive."""
-
-    sender: Ints
-    receiver: Ints
-    begin: Ints
-    end: Ints
-
-
-def one_sided(c: Columns, m: Matches) -> Pairs:
-    """Point-to-point pairs: a receive cannot end before its send begins (a one-sided bound each)."""
-    sender = partners(c, m.instance).sender
-    receiver = np.flatnonzero(sender >= 0)
-    receiver = receiver[:: max(1, len(receiver) // MAX_ROWS)]
-    sender = sender[receiver]
-    return Pairs(c.rank[sender], c.rank[receiver], c.start[sender], c.end[receiver])

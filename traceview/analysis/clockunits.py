@@ -8,7 +8,8 @@ import numpy as np
 
 from traceview.analysis import clockfit
 from traceview.analysis.causal import FAR, Bounds, bounds
-from traceview.analysis.clocksample import Pairs, Sample, fields, linked, per_unit, relative
+from traceview.analysis.clocksample import Sample, fields, linked, per_unit, relative
+from traceview.analysis.onesided import Pairs
 from traceview.analysis.timebase import TimeBase
 from traceview.analysis.types import Bools, Floats, Ints
 from traceview.config import Config
@@ -29,6 +30,10 @@ class Fit:
     """instances that a unit's offset rests on"""
     component: Ints
     gauge: Bools
+    centre: Ints
+    """the middle of what a unit's offset rests on, local time"""
+    adrift: Floats
+    """largest drift that a unit may have although none was fitted and it would matter"""
     jumps: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -46,9 +51,8 @@ def fit_units(sample: Sample, unit: Ints, who: tuple[int, Bools], fit_drift: boo
     gauge = owner == lead[label]
     start = np.full(units, FAR * 2)
     np.minimum.at(start, node, sample.end)
-    fit = Fit(
-        unit, zero, real, real.copy(), np.where(start < FAR * 2, start, 0), real.copy(), zero.copy(), label, gauge
-    )
+    start = np.where(start < FAR * 2, start, 0)
+    fit = Fit(unit, zero, real, real.copy(), start, real.copy(), zero.copy(), label, gauge, start.copy(), real.copy())
     joint = per_unit(sample, node)
     several = np.bincount(joint.instance)[joint.instance] > 1 if len(joint.instance) else np.zeros(0, np.bool_)
     for part in np.unique(label[joint.rank[several]]).tolist():
@@ -68,6 +72,10 @@ def _fit_component(fit: Fit, joint: Sample, fit_drift: bool | None, config: Conf
     s = (joint.end - fit.pivot[joint.rank]) / span[node]
     count = np.bincount(node, minlength=len(units))
     drifting = _may_drift(count, span, fit_drift, config) & ~fit.gauge[units]
+    fit.centre[units] += (span / 2).astype(np.int64)
+    limit = config.drift_assumed_ppm * 1e-6
+    unseen = ~drifting & ~fit.gauge[units] & (span.max() * limit > config.drift_min_effect_ns)
+    fit.adrift[units] = np.where(unseen, limit, 0.0)
     extra = np.zeros(len(joint.rank), np.int64)
     owned = np.split(np.argsort(node, kind="stable"), np.cumsum(count)[:-1])
     for attempt in range(3):
@@ -153,14 +161,18 @@ def time_base(fit: Fit) -> TimeBase:
 
 
 def bounded(fit: Fit, sample: Sample, pairs: Pairs) -> tuple[TimeBase, Bounds]:
-    """Causal bounds around the fit; an estimate outside its interval is projected into it and flagged."""
+    """Causal bounds around the fit; an estimate outside its interval is projected into it and flagged.
+
+    A component of which no offsets satisfy all bounds stays as it is; the others do not feel it.
+    """
     base = time_base(fit)
     first, second = _group_constraints(fit, base, sample), _pair_constraints(fit, base, pairs)
     instance = np.concatenate((first[0], second[0] + int(first[0].max(initial=-1)) + 1))
     unit, begin, end = (np.concatenate((a, b)) for a, b in zip(first[1:], second[1:], strict=True))
     limits = bounds(instance, unit, begin, end, fit.gauge)
-    off = ((limits.low > 0) | (limits.high < 0)) & ~fit.gauge
-    if off.any() and not limits.empty.any():
+    broken = np.isin(fit.component, fit.component[limits.empty])
+    off = ((limits.low > 0) | (limits.high < 0)) & ~fit.gauge & ~broken
+    if off.any():
         move = np.where(off, np.clip(0, limits.low, limits.high), 0)
         fit.shift += move
         fit.notes.append(f"{int(off.sum())} clock offsets were outside what causality allows and were moved into it")
@@ -171,7 +183,8 @@ def bounded(fit: Fit, sample: Sample, pairs: Pairs) -> tuple[TimeBase, Bounds]:
 
 def _group_constraints(fit: Fit, base: TimeBase, sample: Sample) -> tuple[Ints, Ints, Ints, Ints]:
     """(instance, unit, latest begin, earliest end) of sampled instances of several units."""
-    begin, end = base.to_true(sample.rank, sample.begin), base.to_true(sample.rank, sample.end)
+    begin = base.to_true(sample.rank, sample.begin) - _adrift(fit, sample.rank, sample.begin)
+    end = base.to_true(sample.rank, sample.end) + _adrift(fit, sample.rank, sample.end)
     order = np.lexsort((fit.unit[sample.rank], sample.instance))
     instance, unit = sample.instance[order], fit.unit[sample.rank][order]
     head = np.flatnonzero((np.diff(instance, prepend=-1) != 0) | (np.diff(unit, prepend=-1) != 0))
@@ -187,11 +200,18 @@ def _pair_constraints(fit: Fit, base: TimeBase, pairs: Pairs) -> tuple[Ints, Int
     source, sink = fit.unit[pairs.sender], fit.unit[pairs.receiver]
     fit_pair = (source != sink) & (fit.component[source] == fit.component[sink])
     number, far = np.arange(int(fit_pair.sum())), np.full(int(fit_pair.sum()), FAR)
-    begin = base.to_true(pairs.sender, pairs.begin)[fit_pair]
-    end = base.to_true(pairs.receiver, pairs.end)[fit_pair]
+    begin = (base.to_true(pairs.sender, pairs.begin) - _adrift(fit, pairs.sender, pairs.begin))[fit_pair]
+    end = (base.to_true(pairs.receiver, pairs.end) + _adrift(fit, pairs.receiver, pairs.end))[fit_pair]
     return (
         np.concatenate((number, number)),
         np.concatenate((source[fit_pair], sink[fit_pair])),
         np.concatenate((begin, -far)),
         np.concatenate((far, end)),
     )
+
+
+def _adrift(fit: Fit, rank: Ints, ns: Ints) -> Ints:
+    """How far a clock of which no drift was fitted may have drifted from the middle of the fit, ns."""
+    unit = fit.unit[rank]
+    out: Ints = np.ceil(fit.adrift[unit] * np.abs(ns - fit.centre[unit])).astype(np.int64)
+    return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ def match(
     grouped = left & (c.group >= 0)
     _match_ordinals(c, np.flatnonzero(grouped), step, clues, draft, anchored=anchored)
     notes = _match_without_groups(c, np.flatnonzero(left & ~grouped), step, clues, draft, anchored=anchored)
-    return _finish(c, draft, world, notes)
+    return replace(_finish(c, draft, world, notes), anchored=anchored)
 
 
 def _signature(c: Columns) -> Ints:

@@ -66,15 +66,18 @@ class _Walk:
 def critical_path(facts: Facts, base: TimeBase, used: list[int]) -> list[PathRow]:
     """One row per step of ``used``: back from the last end of the step to its earliest begin, on the common axis.
 
+    Of ranks whose clocks cannot be compared it is the path of the largest set that can be (the first of equals).
     The leaves sum to the span exactly. Where the walk comes back to a rank without time having passed, or a rank has
     no record, the rest is ``idle_unknown``.
     """
     w = facts.windows
     begin, end = base.to_true(w.rank, w.start), base.to_true(w.rank, w.end)
     walker = _Walker(facts, base)
+    part = base.component[w.rank]
+    large = part == np.argmax(np.bincount(part)) if len(part) else part
     out = []
     for step in used:
-        own = np.flatnonzero(w.step == step)
+        own = np.flatnonzero((w.step == step) & large)
         if not len(own):
             continue
         last = own[np.argmax(end[own])]

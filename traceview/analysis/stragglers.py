@@ -46,14 +46,17 @@ class Clocks:
     rows: Clock | None = None
 
     def bound(self, rank: int) -> int | None:
-        """Provable error of this rank against any other, ns; None = none is known. 0 on one host."""
+        """Provable error of this rank against those that it shares collectives with, ns; None = none is known."""
         if len(set(self.hosts.values())) < 2:
             return 0
-        bounds = {h.host: h.bound_ns for h in (self.rows.hosts if self.rows else [])}
-        own, others = bounds.get(self.hosts[rank]), [b for h, b in bounds.items() if h != self.hosts[rank]]
-        if own is None or any(b is None for b in others):
-            return None
-        return own + max((b for b in others if b is not None), default=0)
+        rows = {h.host: h for h in (self.rows.hosts if self.rows else [])}
+        own = rows.get(self.hosts[rank])
+        near = [h for h in rows.values() if own is not None and h is not own and h.component == own.component]
+        bounds = [
+            None if h is None or h.bound_ns is None else h.bound_ns - (h.join_bound_ns or 0) for h in (own, *near)
+        ]
+        known = [b for b in bounds if b is not None]
+        return known[0] + max(known[1:], default=0) if len(known) == len(bounds) else None
 
 
 def find(

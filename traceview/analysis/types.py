@@ -75,6 +75,8 @@ class Matches:
     groups: list[Any] = field(default_factory=list)
     """``traceview.result.MatchRow`` per group"""
     notes: list[str] = field(default_factory=list)
+    anchored: bool = True
+    """step numbers mean the same step on every rank, so ordinals in a step cannot slip over its ends"""
 
 
 @dataclass(frozen=True)

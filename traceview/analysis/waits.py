@@ -86,7 +86,9 @@ def _instances(view: _View) -> Instances:
     first = np.append(0, np.cumsum(np.bincount(m.instance[rows], minlength=count)))
     member = _members(c, m, rows)
     ahead = np.zeros(len(c), np.int64)
-    parts = [_timing(view, block(rows, first, member, np.arange(a, b)), ahead) for a, b in ranges(first) or [(0, 0)]]
+    partners, torn = _comparable(view)
+    blocks = [np.arange(a, b) for a, b in ranges(first) or [(0, 0)]]
+    parts = [_timing(view, block(rows, first, member, some), torn[some], ahead) for some in blocks]
     columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     return Instances(
         rows=rows,
@@ -94,7 +96,7 @@ def _instances(view: _View) -> Instances:
         member=member,
         violations=np.zeros(count, np.int64),
         ahead=ahead,
-        partners=p2p.partners(c, m.instance),
+        partners=partners,
         **columns,
     )
 
@@ -108,11 +110,32 @@ def _members(c: Columns, m: Matches, rows: Rows) -> Bools:
     return member
 
 
-def _timing(view: _View, some: Block, ahead: Ints) -> dict[str, Any]:
-    """What is known of each instance of a block; sets ``ahead`` of its rows."""
+def _comparable(view: _View) -> tuple[p2p.Partners, Bools]:
+    """Peers of point-to-point rows whose times can be compared with theirs, and the instances that lack some.
+
+    The others are as good as missing: each row depends on its direct peers only.
+    """
+    rank, base, found = view.c.rank, view.base, p2p.partners(view.c, view.m.instance)
+    torn = np.zeros(len(view.m.size), np.bool_)
+    if not len(base.unit) or (base.unit == base.unit[0]).all():
+        return found, torn
+    peers, missing = [found.sender, found.receiver], found.missing
+    for i, peer in enumerate(peers):
+        rows = np.flatnonzero(peer >= 0)
+        apart = rows[~base.comparable(rank[rows], rank[peer[rows]])]
+        if len(apart):
+            peers[i], missing = peer.copy(), missing.copy()
+            peers[i][apart], missing[apart] = NONE, True
+            torn[view.m.instance[apart]] = True
+    return p2p.Partners(peers[0], peers[1], missing), torn
+
+
+def _timing(view: _View, some: Block, torn: Bools, ahead: Ints) -> dict[str, Any]:
+    """What is known of each instance of a block; sets ``ahead`` of its rows. ``torn``: by instance, see above."""
     c, m, rows, number, lead = view.c, view.m, some.rows, some.local, some.head[:-1]
     kind, full = c.kind[rows[lead]], m.full[some.instances]
-    dark = _too_weak(view, rows, lead)
+    # of point-to-point every pair counts by itself
+    dark = _too_weak(view, rows, lead) & ~(c.p2p[rows[lead]] | POINT[kind])
     free = dark & N_X_N[kind] & full
     begin = view.begin(rows)
     arrived = np.maximum.reduceat(np.where(some.member, begin, EARLIEST), lead)
@@ -128,6 +151,7 @@ def _timing(view: _View, some: Block, ahead: Ints) -> dict[str, Any]:
     left[at] = LATEST
     second = np.minimum.reduceat(left, lead)
     ended, seen = np.maximum.reduceat(view.end(rows), lead), m.seen[some.instances]
+    timed = full & ~m.ambiguous[some.instances] & (free | ~dark) & ~torn
     return {
         "kind": kind,
         "group": c.group[rows[lead]],
@@ -135,7 +159,7 @@ def _timing(view: _View, some: Block, ahead: Ints) -> dict[str, Any]:
         "earliest": np.minimum.reduceat(begin, lead),
         "ended": ended,
         "last": rows[at],
-        "transfer": np.where(full & ~m.ambiguous[some.instances], ended - arrived, NONE),
+        "transfer": np.where(timed, np.where(free, shortest, ended - arrived), NONE),
         "transfer_min": shortest,
         "waited": np.where(N_X_N[kind], total, 0),
         "marginal": np.where(seen > 1, (seen - 1) * np.where(second < LATEST, second, 0), 0),
@@ -157,7 +181,7 @@ def _member_durations(c: Columns, rows: Ints, member: Bools) -> Ints:
 def _too_weak(view: _View, rows: Ints, lead: Ints) -> Bools:
     """Instances whose members' times cannot be compared: across clock units of which one has grade C."""
     rank = view.c.rank[rows]
-    weak, unit, part = view.base.weak(rank), view.base.unit[rank], view.base.component[rank]
+    weak, unit, part = view.base.weak(rank), view.base.unit[rank], view.base.part[rank]
     crossing = np.minimum.reduceat(unit, lead) != np.maximum.reduceat(unit, lead)
     strange = np.minimum.reduceat(part, lead) != np.maximum.reduceat(part, lead)
     out: Bools = crossing & (np.logical_or.reduceat(weak, lead) | strange)
@@ -232,14 +256,25 @@ def _rooted(view: _View, found: Instances, rows: Ints, number: Ints) -> tuple[In
 
 
 def _point_to_point(view: _View, partners: p2p.Partners, rows: Ints) -> tuple[Ints, Codes]:
-    """A receiver waits for its sender; a sender for its receiver unless it ended before (eager)."""
-    sender, receiver = partners.sender[rows], partners.receiver[rows]
-    late = view.begin(rows)
-    late = np.where(sender >= 0, np.maximum(late, view.begin(np.maximum(sender, 0))), late)
-    waits_for = view.begin(np.maximum(receiver, 0))
-    late = np.where((receiver >= 0) & (view.end(rows) >= waits_for), np.maximum(late, waits_for), late)
-    none = (sender < 0) & (receiver < 0)
-    return late, np.where(partners.missing[rows] | none, UNRESOLVED, TRANSFER).astype(np.int8)
+    """A receiver waits for its sender; a sender for its receiver unless it ended before (eager).
+
+    Between hosts that only messages align, what is within the proved error is not told: it stays unresolved.
+    """
+    begin, end, rank = view.begin(rows), view.end(rows), view.c.rank
+    sender, receiver = partners.sender[rows].astype(np.int64), partners.receiver[rows].astype(np.int64)
+    late, open_ = begin, partners.missing[rows] | ((sender < 0) & (receiver < 0))
+    for peer, stays in ((sender, False), (receiver, True)):
+        met, peer = peer >= 0, np.maximum(peer, 0)
+        arrives = view.begin(peer)
+        error = np.where(met, view.base.links.between(rank[rows], rank[peer]), 0.0)
+        close = np.abs(arrives - begin) <= error
+        if stays:
+            close |= np.abs(arrives - end) <= error
+            met &= end >= arrives
+        close &= error > 0
+        late = np.where(met & ~close, np.maximum(late, arrives), late)
+        open_ |= close
+    return late, np.where(open_, UNRESOLVED, TRANSFER).astype(np.int8)
 
 
 def _violations(view: _View, found: Instances, some: Block) -> Bools:

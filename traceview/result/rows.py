@@ -160,7 +160,12 @@ class BlamePlaceRow(msgspec.Struct):
 
 
 class HostClock(msgspec.Struct):
-    """Fit of one host's clock: true = local + offset + drift*(local - t_ref)."""
+    """Fit of one host's clock: true = local + offset + drift*(local - t_ref).
+
+    ``component``: hosts linked by common collectives. ``basis``: what the offset rests on. ``join_bound_ns``: proved
+    error of the place of the whole component among others, where only sends and receives tell it; it is contained in
+    ``sigma_ns`` and ``bound_ns``.
+    """
 
     host: str
     offset_ns: int
@@ -171,6 +176,8 @@ class HostClock(msgspec.Struct):
     violations: int
     component: int
     instances: int = 0
+    basis: str = ""
+    join_bound_ns: int | None = None
 
 
 class RankClock(msgspec.Struct):
@@ -182,13 +189,17 @@ class RankClock(msgspec.Struct):
 
 
 class Clock(msgspec.Struct):
-    """Clocks of the run. ``clock_free_gap_ns``: median |aligned wait - clock-free wait| per group."""
+    """Clocks of the run. ``clock_free_gap_ns``: median |aligned wait - clock-free wait| per group.
+
+    ``apart``: hosts that share only sends and receives, and why these do not prove where their clocks stand.
+    """
 
     t_ref_ns: int
     hosts: list[HostClock]
     ranks: list[RankClock]
     grade: str = "A"
     clock_free_gap_ns: dict[str, int] = {}
+    apart: list[str] = []
 
 
 class MatchRow(msgspec.Struct):

@@ -37,6 +37,7 @@ def find(result: Result, config: Config) -> list[Finding]:
 
 def _why(result: Result) -> tuple[str, str]:
     """What is missing, and what to do about it."""
+    ns = result.budget.leaves_ns["comm_unresolved"]
     cut = [r.rank for r in result.rank_rows if r.truncated]
     missing = result.run.missing_ranks
     if missing:
@@ -49,6 +50,12 @@ def _why(result: Result) -> tuple[str, str]:
         return (
             f"the trace of {who} is cut short",
             f"Give the whole trace of {who}: the copy, or the writing of it, was stopped.",
+        )
+    if result.clock.apart and 2 * result.budget.sub_ns.get("comm_unresolved.p2p", 0) > ns:
+        return (
+            "; ".join(result.clock.apart),
+            "Record a collective over all stages in every step (a barrier or a small all-reduce is enough): "
+            "it ties the clocks of their hosts.",
         )
     return (
         "the peers of these collectives were not found",
