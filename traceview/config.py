@@ -77,6 +77,12 @@ class Config:
     rate_at_ceiling: float = 1.05  # f.4 E2
     rate_headroom: float = 1.3  # f.4 E2: what the wire allows over the rate reached
     staging_bound_share: float = 0.10  # f.4: a step is staging-bound from here on
+    # h what-if
+    replay_warn: float = 0.02  # h.2: a base replay off by more is told
+    replay_refuse: float = 0.05  # h.2: a base replay off by more says nothing
+    replay_differs: float = 0.2  # h.2: replay and simple bound that differ by more are explained
+    replay_max_rows: int = 300_000  # communication operations in a replay: fewer steps where there are more
+    replay_max_depth: int = 1_500  # of one rank: they come one after the other
     # findings
     finding_min_share: float = 0.02  # a finding that saves less than this share of the step is not shown
     blind_share: float = 0.5  # of more than this nobody knows what it is: no verdict, unless a finding is larger

@@ -1,0 +1,74 @@
+"""Inputs of a replay from worked examples and from hand-made operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from scenarios import Scenario, ns
+from traceview.analysis.groups import columns
+from traceview.analysis.match import match
+from traceview.analysis.replay import Inputs
+from traceview.analysis.replaygraph import Met
+from traceview.analysis.timebase import TimeBase
+from traceview.analysis.waits import waits
+
+
+def inputs_of(s: Scenario) -> Inputs:
+    """Inputs of a scenario whose windows are given: one step, clocks as they are."""
+    table = s.collectives()
+    step = np.zeros(len(table), np.int64)
+    found = match(table, step, len(s.ranks))
+    base = TimeBase.identity(max(s.ranks) + 1)
+    rank, op = table["rank"].to_numpy(), table["op"].to_numpy()
+    return Inputs(
+        met=Met(columns(table), found, waits(table, found, eps_ns=0), base, 0),
+        windows=s.windows(),
+        step_of_row=step,
+        gpu_ops=s.gpu_ops,
+        host_ranges=s.host_ranges,
+        op_of_row=lambda r: op[rank == r],
+        host_shift=lambda r: 0,
+    )
+
+
+def timed(ops: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Operations of ``check/extras.json`` with begin and end, by the rule of its description."""
+    done: dict[str, dict[str, Any]] = {}
+    while len(done) < len(ops):
+        for group in _together(ops):
+            if all(o["id"] not in done and _ready(o, ops, done) is not None for o in group):
+                starts = [_ready(o, ops, done) for o in group]
+                for o, start in zip(group, starts, strict=True):
+                    done[o["id"]] = o | {"s": start, "e": max(starts) + o["dur"]}
+    return [done[o["id"]] for o in ops]
+
+
+def _together(ops: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    names = list(dict.fromkeys(o.get("coll", o["id"]) for o in ops))
+    return [[o for o in ops if o.get("coll", o["id"]) == name] for name in names]
+
+
+def _ready(o: dict[str, Any], ops: list[dict[str, Any]], done: dict[str, Any]) -> float | None:
+    queue = [p for p in ops if (p["rank"], p["stream"]) == (o["rank"], o["stream"])]
+    before = [p["id"] for p in queue[: queue.index(o)]][-1:] + o.get("deps", [])
+    if any(p not in done for p in before):
+        return None
+    return max([o.get("release", 0), *(done[p]["e"] for p in before)])
+
+
+def of_ops(ops: list[dict[str, Any]]) -> Inputs:
+    """Inputs of operations as in ``check/extras.json``: recorded as their rule plays them, launched in list order."""
+    found = timed(ops)
+    last = max(o["e"] for o in found)
+    ranks: dict[str, Any] = {}
+    for o in found:
+        lane = ranks.setdefault(str(o["rank"]), {"window": [0, last], "gpu": [], "host": []})
+        comm = {"cls": "comm", "coll": o["coll"], "bytes": 4000} if "coll" in o else {"cls": "compute"}
+        launch = o.get("release", 0.0)
+        lane["gpu"].append(comm | {"s": o["s"], "e": o["e"], "stream": o["stream"], "ls": launch})
+    return inputs_of(Scenario("W", {"ranks": ranks}))
+
+
+__all__ = ["inputs_of", "ns", "of_ops", "timed"]

@@ -1,0 +1,71 @@
+"""A max-plus graph: a node happens when the last of its edges allows it (METHODS h.2). Near-linear, level by level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from traceview.analysis.intervals import expand
+from traceview.analysis.types import Floats, Ints
+
+
+@dataclass(frozen=True)
+class Order:
+    """Nodes and edges in the order of evaluation. Node 0 is the origin of time."""
+
+    number: Ints
+    """node -> its place in the order"""
+    edge: Ints
+    """edges by place of their target"""
+    source: Ints
+    """place of the source, per edge in that order"""
+    first: Ints
+    """per place but the first: its first edge"""
+    level: Ints
+    """bounds of the levels, in places; level 0 is the origin alone"""
+
+
+def order(nodes: int, source: Ints, target: Ints) -> Order | None:
+    """The order of a graph in which every node but 0 has an edge; None if edges form a cycle."""
+    depth = _depths(nodes, source, target)
+    if depth is None:
+        return None
+    by = np.argsort(depth, kind="stable")
+    number = np.empty(nodes, np.int64)
+    number[by] = np.arange(nodes)
+    edge = np.argsort(number[target], kind="stable")
+    first = np.searchsorted(number[target][edge], np.arange(1, nodes))
+    level = np.searchsorted(depth[by], np.arange(int(depth.max()) + 2))
+    return Order(number, edge, number[source][edge], first, level)
+
+
+def _depths(nodes: int, source: Ints, target: Ints) -> Ints | None:
+    """Longest number of edges from the origin, per node; None if some node is on a cycle."""
+    by = np.argsort(source, kind="stable")
+    out = target[by]
+    low = np.searchsorted(source[by], np.arange(nodes + 1))
+    left = np.bincount(target, minlength=nodes)
+    depth = np.full(nodes, -1, np.int64)
+    front, at = np.flatnonzero(left == 0), 0
+    while len(front):
+        depth[front] = at
+        _, edges = expand(low[front], low[front + 1] - low[front])
+        reached = out[edges]
+        np.subtract.at(left, reached, 1)
+        front, at = np.unique(reached[left[reached] == 0]), at + 1
+    return None if depth.min() < 0 else depth
+
+
+def evaluate(plan: Order, lag: Floats) -> Floats:
+    """When every node happens: the latest of source + lag over its edges, 0 for the origin. In node order."""
+    lags, source, first = lag[plan.edge], plan.source, plan.first
+    when = np.zeros(len(plan.number))
+    bounds = plan.level.tolist()
+    edges = [*first.tolist(), len(source)]
+    for a, b in zip(bounds[1:-1], bounds[2:], strict=True):
+        low, high = edges[a - 1], edges[b - 1]
+        ready = when[source[low:high]] + lags[low:high]
+        when[a:b] = np.maximum.reduceat(ready, first[a - 1 : b - 1] - low)
+    out: Floats = when[plan.number]
+    return out
