@@ -10,7 +10,7 @@ from scenarios import Scenario, ns
 from traceview.analysis.groups import columns
 from traceview.analysis.match import match
 from traceview.analysis.replay import Inputs
-from traceview.analysis.replaygraph import Met
+from traceview.analysis.replaymeet import Met
 from traceview.analysis.timebase import TimeBase
 from traceview.analysis.waits import waits
 

@@ -82,6 +82,18 @@ METRICS = {
     "busy": "Share of rank time with any GPU record. A kernel that spins for a late peer counts as busy.",
     "busy_no_wait": "Busy share without the waiting in collectives.",
     "starvation": "(idle for data + exposed copies to the device) / rank time.",
+    "step_time_if_replaced_replay": "Step time if the named stragglers were typical: the used steps are played "
+    "again with their work at the lower median of their peers, and everything that depends on it moves.",
+    "step_time_if_balanced_replay": "Step time with equal op times: work at the mean of the peers, stages of a "
+    "pipeline made equal, host stalls at the typical time; played again.",
+    "replay_error": "Largest relative difference of a step between the replay without a change and the record: "
+    "from 2 % on the answers are told with care, from 5 % on there is none.",
+    "pipeline_straggler": "Send and receive waiting per rank and step that a replay with equal op times does not "
+    "have: a slow stage or rank makes it.",
+    "pipeline_uneven": "The part of it that stays when every rank is as the typical one of its stage: the stages "
+    "themselves are uneven.",
+    "pipeline_bubble": "The rest of the send and receive waiting: the pipeline schedule. With pipeline_straggler "
+    "it adds up to the pipeline wait.",
     "straggler_share": "Straggler wait / rank time.",
 }
 

@@ -98,9 +98,10 @@ def first(result: Result) -> list[Finding]:
 
 
 def saving(finding: Finding) -> str:
-    """'−58.0 ms a step', or what is known instead."""
-    ns = finding.saving_ns_per_step
-    return f"−{units.time(ns)} a step" if ns else "saving unknown"
+    """'−58.0 ms a step', with what a replay says where there is one, or what is known instead."""
+    ns, replay = finding.saving_ns_per_step, finding.replay_ns_per_step
+    played = f" [replay −{units.time(replay)}]" if replay is not None else ""
+    return f"−{units.time(ns)} a step{played}" if ns else "saving unknown"
 
 
 def tiles(result: Result) -> list[Tile]:

@@ -10,7 +10,8 @@ import pytest
 from replays import inputs_of, of_ops
 from scenarios import load, load_extras
 from traceview.analysis import replay, replayequal
-from traceview.analysis.replaygraph import Scenario, build, play
+from traceview.analysis.replaygraph import build
+from traceview.analysis.replayplay import Scenario, play
 from traceview.config import DEFAULT
 
 US = 1_000

@@ -1,8 +1,9 @@
-"""A max-plus graph: a node happens when the last of its edges allows it (METHODS h.2). Near-linear, level by level."""
+"""A max-plus graph: a node happens when the last of its edges allows it (METHODS h.2)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -58,12 +59,15 @@ def _depths(nodes: int, source: Ints, target: Ints) -> Ints | None:
 
 
 def evaluate(plan: Order, lag: Floats) -> Floats:
-    """When every node happens: the latest of source + lag over its edges, 0 for the origin. In node order."""
+    """When every node happens: the latest of source + lag over its edges, 0 for the origin. By node.
+
+    One pass per level, near-linear in the edges.
+    """
     lags, source, first = lag[plan.edge], plan.source, plan.first
     when = np.zeros(len(plan.number))
     bounds = plan.level.tolist()
     edges = [*first.tolist(), len(source)]
-    for a, b in zip(bounds[1:-1], bounds[2:], strict=True):
+    for a, b in pairwise(bounds[1:]):
         low, high = edges[a - 1], edges[b - 1]
         ready = when[source[low:high]] + lags[low:high]
         when[a:b] = np.maximum.reduceat(ready, first[a - 1 : b - 1] - low)

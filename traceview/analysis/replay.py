@@ -17,9 +17,11 @@ from traceview.analysis import replayequal
 from traceview.analysis.intervals import Spans, subtract, union
 from traceview.analysis.ops import CLS, Ops, ints
 from traceview.analysis.origin import TableSource
-from traceview.analysis.replaygraph import Graph, Met, Played, Scenario, build, play
+from traceview.analysis.replaygraph import Graph, build
 from traceview.analysis.replaylane import Lane, lane
+from traceview.analysis.replaymeet import Met
 from traceview.analysis.replayops import COMM, COPY, KERNEL, Recorded, blocking_calls, host_calls
+from traceview.analysis.replayplay import Played, Scenario, play
 from traceview.analysis.types import Floats, Ints, Windows
 from traceview.config import DEFAULT, Config
 
@@ -104,8 +106,8 @@ def _answers(g: Graph, base: Played, inputs: Inputs, culprits: list[frozenset[in
         fixed[ranks] = step_time(play(g, replayequal.replaced(g, roles, set(ranks)))) if known else None
     waits = bubble = uneven = 0.0
     if g.point.any():
-        within = play(g, replayequal.balanced(g, roles, stages=False))
-        waits, bubble, inner = (exposed_p2p(g, x) for x in (base, even, within))
+        alike = play(g, replayequal.typical(g, roles))
+        waits, bubble, inner = (exposed_p2p(g, x) for x in (base, even, alike))
         uneven = max(0.0, min(inner, waits) - bubble)
     return Answer(
         steps=out.steps,
@@ -237,4 +239,4 @@ def exposed_p2p(g: Graph, played: Played) -> float:
         np.concatenate((lane[work], rank)),
     )
     found = subtract(spans(played.begin[waiting], waited[waiting], rank[waiting]), above)
-    return found.measure / (g.bounds.shape[0] * (g.bounds.shape[1] - 1))
+    return found.measure / float(np.diff(g.bounds).size)

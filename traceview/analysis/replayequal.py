@@ -12,8 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview.analysis.p2p import Partners, components
-from traceview.analysis.replaygraph import Graph, Met, Scenario
+from traceview.analysis.replaygraph import Graph
+from traceview.analysis.replaymeet import Met
 from traceview.analysis.replayops import COPY, KERNEL
+from traceview.analysis.replayplay import Scenario
 from traceview.analysis.types import P2P, Bools, Floats, Ints
 
 
@@ -66,14 +68,15 @@ def _calls(met: Met, rows: Ints) -> Ints:
     out, back = (
         np.where(point & (peer >= 0), np.sign(peer - c.rank[rows]), 0) + 1 for peer in (c.dst[rows], c.src[rows])
     )
-    return _dense(_dense(c.kind[rows] * 9 + out * 3 + back, size), np.asarray(c.elems_in[rows]))
+    return _dense(_dense(c.kind[rows] * 9 + out * 3 + back, size), c.elems()[0][rows])
 
 
 def _dense(first: Ints, second: Ints) -> Ints:
     """A number per distinct pair."""
     _, b = np.unique(second, return_inverse=True)
     _, out = np.unique(first.astype(np.int64) * (int(b.max(initial=0)) + 1) + b, return_inverse=True)
-    return out
+    numbers: Ints = out
+    return numbers
 
 
 def _sequences(what: Ints, first: Ints, step: Ints) -> Ints:
@@ -96,19 +99,17 @@ def _pipelines(row: Ints, cell: Ints, cells: int, partners: Partners) -> Ints:
     return components(cells, *(np.concatenate(side) for side in zip(*pairs, strict=True)))
 
 
-def balanced(g: Graph, r: Roles, *, stages: bool = True) -> Scenario:
-    """The same work, evenly spread: means over a role and its micro-batches, then (``stages``) over a pipeline.
+def balanced(g: Graph, r: Roles) -> Scenario:
+    """The same work, evenly spread: means over a role and its micro-batches, then over the stages of a pipeline.
 
     The host is never slowed down: where it takes longer than is typical, it becomes typical.
     """
-    work, busy = g.stretches.work.astype(np.float64), g.stretches.busy.astype(np.float64)
+    work, busy = _spent(g)
     kernels = _mean(work[:, KERNEL], r.kind)
     host = np.minimum(busy, _lower_median(busy, r.kind))
-    if stages:
-        whole = np.bincount(r.cell, kernels)
-        kernels = kernels * _ratio(_mean(whole, r.pipeline), whole)[r.cell]
-        hosts = np.bincount(r.cell, host)
-        host = host * np.minimum(1.0, _ratio(_lower_median(hosts, r.pipeline), hosts))[r.cell]
+    whole, hosts = (np.bincount(r.cell, x).astype(np.float64) for x in (kernels, host))
+    kernels = kernels * _ratio(_mean(whole, r.pipeline), whole)[r.cell]
+    host = host * np.minimum(1.0, _ratio(_lower_median(hosts, r.pipeline), hosts))[r.cell]
     return Scenario(
         kernels=_ratio(kernels, work[:, KERNEL]),
         copies=_ratio(_mean(work[:, COPY], r.kind), work[:, COPY]),
@@ -116,17 +117,25 @@ def balanced(g: Graph, r: Roles, *, stages: bool = True) -> Scenario:
     )
 
 
+def typical(g: Graph, r: Roles) -> Scenario:
+    """Every rank is as the typical one of its role: lower medians, micro-batches together; stages stay unequal."""
+    work, busy = _spent(g)
+    kernels, copies = (_ratio(_lower_median(work[:, k], r.kind), work[:, k]) for k in (KERNEL, COPY))
+    return Scenario(kernels, copies, np.minimum(1.0, _ratio(_lower_median(busy, r.kind), busy)))
+
+
+def _spent(g: Graph) -> tuple[Floats, Floats]:
+    return g.stretches.work.astype(np.float64), g.stretches.busy.astype(np.float64)
+
+
 def replaced(g: Graph, r: Roles, ranks: set[int]) -> Scenario:
     """The ranks become typical: the lower median over their role, in every stretch, on the GPU and its host."""
     named = np.isin([x.rank for x in g.lanes], sorted(ranks))[g.lane_of_stretch]
-    work, busy = g.stretches.work.astype(np.float64), g.stretches.busy.astype(np.float64)
-
-    def typical(values: Floats) -> Floats:
-        return np.where(named, _ratio(_lower_median(values, r.place), values), 1.0)
-
-    return Scenario(
-        kernels=typical(work[:, KERNEL]), copies=typical(work[:, COPY]), host=np.minimum(1.0, typical(busy))
+    work, busy = _spent(g)
+    kernels, copies, host = (
+        np.where(named, _ratio(_lower_median(x, r.place), x), 1.0) for x in (work[:, KERNEL], work[:, COPY], busy)
     )
+    return Scenario(kernels, copies, np.minimum(1.0, host))
 
 
 def comparable(g: Graph, r: Roles, ranks: set[int]) -> bool:

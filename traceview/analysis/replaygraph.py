@@ -5,50 +5,29 @@ Every edge is ``source + lag``; a scenario only changes lags. Times are ns on th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from traceview.analysis import maxplus
-from traceview.analysis.groups import N_TO_ONE, N_X_N, ONE_TO_N, Columns
 from traceview.analysis.replaylane import Blocks, Lane, Stretches
-from traceview.analysis.replayops import COPY, KERNEL
-from traceview.analysis.timebase import TimeBase
-from traceview.analysis.types import P2P, TRANSFER, Bools, Floats, Ints, Matches
-from traceview.analysis.waits import Waits
+from traceview.analysis.replaymeet import Met, dependencies, find
+from traceview.analysis.types import P2P, Bools, Ints
 
 ORIGIN = 0
 
 
 @dataclass(frozen=True)
-class Met:
-    """The cross-rank facts that the graph needs."""
+class Calls:
+    """Blocking calls of the hosts of all lanes."""
 
-    c: Columns
-    matches: Matches
-    waited: Waits
-    base: TimeBase
-    begin: int
-    """origin of the chain on the common axis, ns"""
-
-    def starts(self, rows: Ints) -> Ints:
-        """Begin of rows on the graph's axis."""
-        return self.base.to_true(self.c.rank[rows], self.c.start[rows]) - self.begin
-
-    def ends(self, rows: Ints) -> Ints:
-        """End of rows on the graph's axis."""
-        return self.base.to_true(self.c.rank[rows], self.c.end[rows]) - self.begin
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """What a replay changes; None = as recorded. Factors are per stretch of ``Graph.stretches``."""
-
-    kernels: Floats | None = None
-    copies: Floats | None = None
-    host: Floats | None = None
-    """host time between communication calls"""
-    transfer: float = 1.0
+    start: Ints
+    end: Ints
+    before: Ints
+    """the call before on the same rank, -1 = none"""
+    rest: Ints
+    """from the end of the operation that was waited for to the return"""
+    lane: Ints
 
 
 @dataclass(frozen=True)
@@ -67,17 +46,13 @@ class Graph:
     joint: Bools
     """per communication end: it waits for what other ranks are known to do"""
     point: Bools
-    call_start: Ints
-    call_end: Ints
-    call_before: Ints
-    """the blocking call before on the same rank, -1 = none"""
-    call_rest: Ints
-    call_lane: Ints
+    calls: Calls
     source: Ints
     target: Ints
     constant: Ints
     term: Ints
-    """which scenario term is added: see ``terms``"""
+    """which term of the scenario is added: 0 = none, then one per block, per block from its host, per communication
+    end, per blocking call"""
     first_bound: int
     bounds: Ints
     """[ranks, steps + 1] as recorded"""
@@ -86,282 +61,151 @@ class Graph:
 
 def build(lanes: list[Lane], met: Met) -> Graph | None:
     """The graph of the lanes; None if their order contradicts itself (clocks, or a wrong match)."""
-    blocks, shift, calls_at = _stack(lanes)
-    stretch_at = _offsets([len(x.stretches.row) for x in lanes])
-    stretches = Stretches(*(np.concatenate([getattr(x.stretches, k) for x in lanes]) for k in _names(Stretches)))
-    ends = np.flatnonzero(blocks.row >= 0)
-    edges = _Edges(len(blocks.row), len(ends))
-    exits = np.arange(1, len(blocks.row) + 1)
-    exits[ends] = len(blocks.row) + 1 + np.arange(len(ends))
-    next_node = 1 + len(blocks.row) + len(ends)
-    transfer, joint, next_node = _communication(met, blocks.row[ends], ends, edges, next_node)
-    ended = blocks.end.copy()
-    ended[ends] = met.ends(blocks.row[ends])
-    hosts = _hosts(lanes, shift, exits, ended, edges, next_node, calls_at)
-    next_node += len(hosts[0])
-    host_node = np.where(blocks.host >= 0, next_node - len(hosts[0]) + blocks.host, ORIGIN)
-    held = np.flatnonzero(blocks.held)
-    edges.add(host_node[held], 1 + held, 0, edges.host(held))
-    for x, at in zip(lanes, shift.tolist(), strict=True):
-        edges.add(exits[x.source + at], 1 + x.target + at, 0, edges.block(x.target + at))
-        edges.add(np.full(len(x.free), ORIGIN), 1 + x.free + at, 0, edges.block(x.free + at))
-    bounds = np.stack([x.bounds for x in lanes])
-    _step_bounds(lanes, shift, exits, ended, edges, next_node)
-    nodes = next_node + len(lanes) * (bounds.shape[1] - 1)
-    source, target, constant, term = edges.done()
-    plan = maxplus.order(nodes, source, target)
+    draft = _Draft(lanes, met)
+    blocks = draft.blocks
+    draft.inside_lanes()
+    transfer, joint = draft.communication()
+    calls = draft.hosts()
+    first_bound = draft.node
+    draft.step_bounds()
+    source, target, constant, term = draft.edges()
+    plan = maxplus.order(draft.node, source, target)
     if plan is None:
         return None
+    rows = blocks.row[draft.ends]
     return Graph(
         blocks=blocks,
-        stretches=stretches,
-        lane_of_stretch=np.repeat(np.arange(len(lanes)), np.diff([*stretch_at, len(stretches.row)])),
+        stretches=Stretches(
+            *(np.concatenate([getattr(x.stretches, f.name) for x in lanes]) for f in fields(Stretches))
+        ),
+        lane_of_stretch=np.repeat(np.arange(len(lanes)), [len(x.stretches.row) for x in lanes]),
         lanes=lanes,
-        row=blocks.row[ends],
-        block_of_row=ends,
+        row=rows,
+        block_of_row=draft.ends,
         transfer=transfer,
         joint=joint,
-        point=met.waited.phases.sub[blocks.row[ends]] == P2P,
-        call_start=hosts[0],
-        call_end=hosts[1],
-        call_before=hosts[2],
-        call_rest=hosts[3],
-        call_lane=hosts[4],
+        point=met.waited.phases.sub[rows] == P2P,
+        calls=calls,
         source=source,
         target=target,
         constant=constant,
         term=term,
-        first_bound=next_node,
-        bounds=bounds,
+        first_bound=first_bound,
+        bounds=np.stack([x.bounds for x in lanes]),
         plan=plan,
     )
-
-
-def _names(kind: type) -> list[str]:
-    return list(kind.__dataclass_fields__)
 
 
 def _offsets(counts: list[int]) -> Ints:
     return np.cumsum([0, *counts[:-1]]).astype(np.int64)
 
 
-def _stack(lanes: list[Lane]) -> tuple[Blocks, Ints, Ints]:
-    """(blocks of all lanes with global stretch and call numbers, first block and first call of each lane)."""
-    shift = _offsets([len(x.blocks.row) for x in lanes])
+def _stack(lanes: list[Lane], first_call: Ints) -> Blocks:
+    """Blocks of all lanes, with numbers of stretches and calls over all lanes."""
     stretch = _offsets([len(x.stretches.row) for x in lanes])
-    calls = _offsets([len(x.calls.op) for x in lanes])
     columns = {}
-    for name in _names(Blocks):
+    for name in (f.name for f in fields(Blocks)):
         parts = [getattr(x.blocks, name) for x in lanes]
         if name == "stretch":
             parts = [p + at for p, at in zip(parts, stretch.tolist(), strict=True)]
         elif name == "host":
-            parts = [np.where(p >= 0, p + at, p) for p, at in zip(parts, calls.tolist(), strict=True)]
+            parts = [np.where(p >= 0, p + at, p) for p, at in zip(parts, first_call.tolist(), strict=True)]
         columns[name] = np.concatenate(parts)
-    return Blocks(**columns), shift, calls
+    return Blocks(**columns)
 
 
-class _Edges:
-    """Edges under construction. Terms of a scenario: nothing, per block, per block from its host, per end, per call."""
+class _Draft:
+    """Nodes and edges under construction. Nodes: the origin, blocks, communication ends, instances, calls, bounds."""
 
-    def __init__(self, blocks: int, ends: int) -> None:
-        self._blocks, self._ends = blocks, ends
+    def __init__(self, lanes: list[Lane], met: Met) -> None:
+        self.lanes, self.met = lanes, met
+        self.first_block = _offsets([len(x.blocks.row) for x in lanes])
+        self.first_call = _offsets([len(x.calls.op) for x in lanes])
+        self.blocks = _stack(lanes, self.first_call)
+        self.ends = np.flatnonzero(self.blocks.row >= 0)
+        count = len(self.blocks.row)
+        self.node = 1 + count + len(self.ends)
+        self.exit = np.arange(1, count + 1)
+        """per block: the node of its end"""
+        self.exit[self.ends] = 1 + count + np.arange(len(self.ends))
+        self.ended = self.blocks.end.copy()
+        """per block: its end as recorded"""
+        self.ended[self.ends] = met.ends(self.blocks.row[self.ends])
         self._parts: list[tuple[Ints, Ints, Ints, Ints]] = []
 
-    def block(self, which: Ints) -> Ints:
-        return 1 + which
-
-    def host(self, which: Ints) -> Ints:
-        return 1 + self._blocks + which
-
-    def end(self, which: Ints) -> Ints:
-        return 1 + 2 * self._blocks + which
-
-    def call(self, which: Ints) -> Ints:
-        return 1 + 2 * self._blocks + self._ends + which
-
-    def add(self, source: Ints, target: Ints, constant: Ints | int, term: Ints | int) -> None:
-        """Edges of one sort; constants and terms may be one for all."""
+    def _add(self, source: Ints, target: Ints, constant: Ints | int, term: Ints | int) -> None:
         parts = np.broadcast_arrays(source, target, constant, term)
         self._parts.append((parts[0], parts[1], parts[2], parts[3]))
 
-    def done(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """(source, target, constant, term)."""
+    def edges(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """(source, target, constant, term) of all."""
         columns = [np.concatenate(column).astype(np.int64) for column in zip(*self._parts, strict=True)]
         return columns[0], columns[1], columns[2], columns[3]
 
+    def inside_lanes(self) -> None:
+        """Order inside the ranks."""
+        for x, at in zip(self.lanes, self.first_block.tolist(), strict=True):
+            target, free = x.target + at, x.free + at
+            self._add(self.exit[x.source + at], 1 + target, 0, 1 + target)
+            self._add(np.full(len(free), ORIGIN), 1 + free, 0, 1 + free)
 
-def _communication(met: Met, rows: Ints, block: Ints, edges: _Edges, node: int) -> tuple[Ints, Bools, int]:
-    """Edges of every communication end: (time from L to the end, waits for others, next free node)."""
-    which = np.arange(len(rows))
-    end_node = 1 + edges._blocks + which
-    number = met.matches.instance[rows]
-    begin = met.starts(rows)
-    latest = begin.copy()
-    edges.add(1 + block, end_node, 0, edges.end(which))
-    together, peers = _dependencies(met, rows, number)
-    joint = np.zeros(len(rows), np.bool_)
-    for peer, of in peers:
-        at, known = _find(rows, peer)
-        start = met.starts(peer)
-        np.maximum.at(latest, of, start)
-        joint[of] = True
-        edges.add(np.where(known, 1 + block[at], ORIGIN), end_node[of], np.where(known, 0, start), edges.end(of))
-    shared = np.unique(number[together])
-    if len(shared):
-        found = met.waited.instances
-        place = np.searchsorted(shared, number[together])
-        arrived = found.arrived[number[together]] - met.begin
-        latest[together] = np.maximum(latest[together], arrived)
-        joint[together] = True
-        edges.add(node + place, end_node[together], 0, edges.end(together))
-        low, high = found.first[shared], found.first[shared + 1]
-        members = np.concatenate([np.arange(a, b) for a, b in zip(low.tolist(), high.tolist(), strict=True)])
-        owner = np.repeat(np.arange(len(shared)), high - low)
-        keep = found.member[members]
-        peer, owner = found.rows[members[keep]], owner[keep]
-        at, known = _find(rows, peer)
-        fixed = np.where(known, 0, met.starts(peer))
-        edges.add(np.where(known, 1 + block[at], ORIGIN), node + owner, fixed, 0)
-    return met.ends(rows) - latest, joint, node + len(shared)
+    def communication(self) -> tuple[Ints, Bools]:
+        """Ends of communication: (time from L to each end, it waits for others)."""
+        rows, met = self.blocks.row[self.ends], self.met
+        begins, ends = 1 + self.ends, self.exit[self.ends]
+        term = 1 + 2 * len(self.blocks.row) + np.arange(len(rows))
+        self._add(begins, ends, 0, term)
+        number = met.matches.instance[rows]
+        latest, joint = met.starts(rows).copy(), np.zeros(len(rows), np.bool_)
+        together, peers = dependencies(met, rows, number)
+        for peer, of in peers:
+            at, known = find(rows, peer)
+            start = met.starts(peer)
+            np.maximum.at(latest, of, start)
+            joint[of] = True
+            self._add(np.where(known, begins[at], ORIGIN), ends[of], np.where(known, 0, start), term[of])
+        shared = np.unique(number[together])
+        if len(shared):
+            arrived = met.waited.instances.arrived[number[together]] - met.begin
+            latest[together] = np.maximum(latest[together], arrived)
+            joint[together] = True
+            place = np.searchsorted(shared, number[together])
+            self._add(self.node + place, ends[together], 0, term[together])
+            some = met.waited.instances.block(shared)
+            peer, owner = some.rows[some.member], some.local[some.member]
+            at, known = find(rows, peer)
+            fixed = np.where(known, 0, met.starts(peer))
+            self._add(np.where(known, begins[at], ORIGIN), self.node + owner, fixed, 0)
+        self.node += len(shared)
+        return met.ends(rows) - latest, joint
 
+    def hosts(self) -> Calls:
+        """Blocking calls, and the launches after them."""
+        start = np.concatenate([x.calls.start for x in self.lanes])
+        end = np.concatenate([x.calls.end for x in self.lanes])
+        op = np.concatenate([x.calls.op + at for x, at in zip(self.lanes, self.first_block.tolist(), strict=True)])
+        lane = np.repeat(np.arange(len(self.lanes)), [len(x.calls.op) for x in self.lanes])
+        which = np.arange(len(start))
+        before = np.where(which > self.first_call[lane], which - 1, -1)
+        rest = end - self.ended[op]
+        count = len(self.blocks.row)
+        term = 1 + 2 * count + len(self.ends) + which
+        self._add(np.where(before >= 0, self.node + before, ORIGIN), self.node + which, 0, term)
+        self._add(self.exit[op], self.node + which, rest, 0)
+        held = np.flatnonzero(self.blocks.held)
+        host = self.blocks.host[held]
+        self._add(np.where(host >= 0, self.node + host, ORIGIN), 1 + held, 0, 1 + count + held)
+        self.node += len(which)
+        return Calls(start, end, before, rest, lane)
 
-def _find(rows: Ints, wanted: Ints) -> tuple[Ints, Bools]:
-    """Place of each wanted row among ``rows``, and whether it is there."""
-    by = np.argsort(rows, kind="stable")
-    at = by[np.minimum(np.searchsorted(rows[by], wanted), len(rows) - 1)]
-    return at, rows[at] == wanted
-
-
-def _dependencies(met: Met, rows: Ints, number: Ints) -> tuple[Ints, list[tuple[Ints, Ints]]]:
-    """METHODS e.2: (rows that wait for all members, [(row of a peer, those that wait for it)]), as places in ``rows``.
-
-    What is not fully observed, or contradicts the clocks, waits for nobody: it keeps its duration.
-    """
-    found, phases, m = met.waited.instances, met.waited.phases, met.matches
-    sure = (number >= 0) & (phases.second[rows] == TRANSFER) & ~phases.violated[rows]
-    sure[sure] &= ~(found.clock_free | found.dark | m.ambiguous)[number[sure]]
-    kind = np.where(sure, met.c.kind[rows], -1)
-    point = sure & (phases.sub[rows] == P2P)
-    stayed = np.zeros(len(rows), np.bool_)
-    stayed[sure] = met.ends(rows[sure]) + met.begin >= found.arrived[number[sure]]
-    root = np.where(sure, found.root[number], -1) if len(found.root) else number
-    scatter, reduce_ = sure & ONE_TO_N[kind] & (root >= 0), sure & N_TO_ONE[kind] & (root >= 0)
-    full = np.zeros(len(rows), np.bool_)
-    full[sure] = m.full[number[sure]]
-    own = root == rows
-    everyone = sure & ~point & N_X_N[kind] & full
-    everyone |= (scatter & own | reduce_ & (own | full)) & stayed
-    leaf = np.flatnonzero(scatter & ~own)
-    sender, receiver = found.partners.sender[rows], found.partners.receiver[rows]
-    receives = np.flatnonzero(point & (sender >= 0))
-    sends = np.flatnonzero(point & (receiver >= 0))
-    sends = sends[met.ends(rows[sends]) >= met.starts(receiver[sends])]
-    return np.flatnonzero(everyone), [(root[leaf], leaf), (sender[receives], receives), (receiver[sends], sends)]
-
-
-def _hosts(
-    lanes: list[Lane], shift: Ints, exits: Ints, ended: Ints, edges: _Edges, node: int, calls_at: Ints
-) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Blocking calls of all lanes: (begin, end, call before, rest after the operation ended, lane)."""
-    start = np.concatenate([x.calls.start for x in lanes])
-    end = np.concatenate([x.calls.end for x in lanes])
-    op = np.concatenate([x.calls.op + at for x, at in zip(lanes, shift.tolist(), strict=True)])
-    lane = np.repeat(np.arange(len(lanes)), [len(x.calls.op) for x in lanes])
-    which = np.arange(len(start))
-    before = np.where(which > calls_at[lane], which - 1, -1)
-    rest = end - ended[op]
-    edges.add(np.where(before >= 0, node + before, ORIGIN), node + which, 0, edges.call(which))
-    edges.add(exits[op], node + which, rest, 0)
-    return start, end, before, rest, lane
-
-
-def _step_bounds(lanes: list[Lane], shift: Ints, exits: Ints, ended: Ints, edges: _Edges, node: int) -> None:
-    """A step ends a fixed time after the last of its operations."""
-    for x, at in zip(lanes, shift.tolist(), strict=True):
-        steps = len(x.bounds) - 1
-        block = x.bound_block + at
-        last = np.zeros(steps + 1, np.int64)
-        np.maximum.at(last, x.bound_step, ended[block])
-        edges.add(exits[block], node + x.bound_step - 1, (x.bounds - last)[x.bound_step], 0)
-        empty = np.setdiff1d(np.arange(1, steps + 1), x.bound_step)
-        edges.add(np.full(len(empty), ORIGIN), node + empty - 1, x.bounds[empty], 0)
-        node += steps
-
-
-@dataclass(frozen=True)
-class Played:
-    """One scenario, played."""
-
-    bounds: Floats
-    """[ranks, steps + 1]"""
-    begin: Floats
-    """of every communication operation (``Graph.row``)"""
-    waited: Floats
-    """L of it"""
-    end: Floats
-    block_end: Floats
-    busy: Floats
-    """per block: how long it is busy at its end"""
-
-
-def play(g: Graph, how: Scenario) -> Played:
-    """Replay: when everything would happen. Near-linear in edges, one pass per level."""
-    factor = np.ones(len(g.blocks.row))
-    for kind, given in ((KERNEL, how.kernels), (COPY, how.copies)):
-        if given is not None:
-            factor = np.where(g.blocks.kind == kind, given[g.blocks.stretch], factor)
-    own = g.blocks.fixed + factor * g.blocks.work
-    transfer = np.where(g.joint & (g.transfer > 0), g.transfer / how.transfer, g.transfer)
-    lag = g.constant + _terms(g, how, factor, own, transfer)[g.term]
-    when = maxplus.evaluate(g.plan, lag)
-    blocks, ends = len(g.blocks.row), len(g.row)
-    end = when[1 + blocks : 1 + blocks + ends]
-    ranks, steps = g.bounds.shape[0], g.bounds.shape[1] - 1
-    last = when[g.first_bound :].reshape(ranks, steps)
-    return Played(
-        bounds=np.column_stack((g.bounds[:, 0], last)),
-        begin=when[1 : 1 + blocks][g.block_of_row],
-        waited=end - transfer,
-        end=end,
-        block_end=when[1 : 1 + blocks],
-        busy=own - g.blocks.lead,
-    )
-
-
-def _terms(g: Graph, how: Scenario, factor: Floats, own: Floats, transfer: Floats) -> Floats:
-    b, warp = g.blocks, _Warp(g, how.host)
-    called = np.append(g.call_end, 0)
-    lane = g.lane_of_stretch[b.stretch]
-    back = np.where(b.host >= 0, warp(called[b.host], lane), 0.0)
-    held = np.full(len(own), -np.inf)
-    for k in range(b.launch.shape[1]):
-        held = np.maximum(held, warp(b.launch[:, k], lane) + b.after[:, k] + factor * b.load[:, k])
-    before = np.where(g.call_before >= 0, warp(called[g.call_before], g.call_lane), 0.0)
-    calls = warp(g.call_start, g.call_lane) - before + g.call_rest
-    return np.concatenate(([0.0], own, held - back, transfer, calls))
-
-
-class _Warp:
-    """Host time of a scenario: each stretch of a rank's host runs by its factor."""
-
-    def __init__(self, g: Graph, factor: Floats | None) -> None:
-        self._lanes: list[tuple[int, Ints, Floats, float]] = []
-        if factor is None:
-            return
-        for i in np.unique(g.lane_of_stretch[factor != 1.0]).tolist():
-            a, b = np.searchsorted(g.lane_of_stretch, (i, i + 1))
-            begin = g.stretches.begin[a:b]
-            passed = np.append(0.0, np.cumsum(np.diff(begin) * factor[a : b - 1]))
-            self._lanes.append((i, begin, begin[0] + passed, float(factor[b - 1])))
-
-    def __call__(self, time: Ints, lane: Ints) -> Floats:
-        """Times of the host in the scenario; ``lane`` is ascending."""
-        out = time.astype(np.float64)
-        for i, begin, warped, last in self._lanes:
-            low, high = np.searchsorted(lane, (i, i + 1))
-            own = time[low:high]
-            inside = np.interp(own, begin, warped)
-            late = np.where(own > begin[-1], warped[-1] + last * (own - begin[-1]), inside)
-            out[low:high] = np.where(own > begin[0], late, own)
-        return out
+    def step_bounds(self) -> None:
+        """A step ends a fixed time after the last of its operations."""
+        for x, at in zip(self.lanes, self.first_block.tolist(), strict=True):
+            steps = len(x.bounds) - 1
+            block = x.bound_block + at
+            last = np.zeros(steps + 1, np.int64)
+            np.maximum.at(last, x.bound_step, self.ended[block])
+            self._add(self.exit[block], self.node + x.bound_step - 1, (x.bounds - last)[x.bound_step], 0)
+            empty = np.setdiff1d(np.arange(1, steps + 1), x.bound_step)
+            self._add(np.full(len(empty), ORIGIN), self.node + empty - 1, x.bounds[empty], 0)
+            self.node += steps

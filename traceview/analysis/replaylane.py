@@ -107,7 +107,7 @@ def lane(ops: Recorded, calls: Blocking, rank: int, bounds: Ints, config: Config
     first = np.flatnonzero(cut)
     block = np.cumsum(cut) - 1
     ready, free = _ready(ops, before, source, target)
-    blocks = _blocks(ops, met, first, block, ready, stretch, host)
+    blocks = _blocks(ops, _Cut(first, block), ready, stretch, host)
     chained = first[before[first] >= 0]
     return Lane(
         rank=rank,
@@ -180,9 +180,16 @@ def union_before(calls: Blocking, time: Ints) -> Ints:
     return out
 
 
-def _blocks(
-    ops: Recorded, met: Bools, first: Ints, block: Ints, ready: Ints, stretch: Ints, host: Ints
-) -> Blocks:
+@dataclass(frozen=True)
+class _Cut:
+    """First operation of every block, and block of every operation."""
+
+    first: Ints
+    block: Ints
+
+
+def _blocks(ops: Recorded, cut: _Cut, ready: Ints, stretch: Ints, host: Ints) -> Blocks:
+    met, first, block = ops.row >= 0, cut.first, cut.block
     length = np.where(met, 0, ops.end - ops.start)
     moves = ops.work != COMM
     fixed = ops.start - ready + np.where(moves, 0, length)

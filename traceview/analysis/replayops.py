@@ -26,7 +26,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True)
 class Recorded:
-    """GPU operations of a rank in order of (stream, start); times in ns on the common axis, from the chain's begin."""
+    """GPU operations of a rank by (stream, start); times in ns on the common axis, from the chain's begin."""
 
     stream: Ints
     start: Ints

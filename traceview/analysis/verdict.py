@@ -105,6 +105,8 @@ def _slow(result: Result, found: list[Finding], coverage: str, config: Config) -
     ranks = len(result.run.ranks)
     share = saving / step
     gpu_hours = share * ranks * 24
+    replay = first.replay_ns_per_step
+    played = f", {units.time(step - replay)} by replay" if replay is not None else ""
     return Verdict(
         headline=first.title[0].upper() + first.title[1:],
         confidence=first.confidence,
@@ -113,7 +115,7 @@ def _slow(result: Result, found: list[Finding], coverage: str, config: Config) -
         coverage=coverage,
         cause=f"{first.title}: {first.evidence[0]}",
         cost=f"{units.time(saving)} a step = {gpu_hours:,.3g} GPU-h a day on {ranks} GPU{'s' * (ranks != 1)}; "
-        f"at best {units.time(step - saving)} a step when fixed",
+        f"at best {units.time(step - saving)} a step when fixed{played}",
         do=first.advice,
         owner=first.owner,
         rule_outs=_rule_outs(result, config, first),

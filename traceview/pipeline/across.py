@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from traceview.analysis import blame, clock, experts, match, origin, path, steps, stragglers, waits
 from traceview.analysis.groups import columns
+from traceview.pipeline import whatif
 from traceview.pipeline.values import Across, Blamed, Frame, Lanes, StudyOptions
 from traceview.run import Run
 from traceview.schema import GPU_OPS, HOST_RANGES
@@ -27,7 +28,7 @@ def align(run: Run, base: Frame, how: StudyOptions) -> Across:
 
 
 def attribute(run: Run, base: Frame, across: Across, lanes: Lanes, how: StudyOptions) -> Blamed:
-    """Who owes the exposed waiting, who started it, why, and the critical path (METHODS e.3 to e.8)."""
+    """Who owes the exposed waiting, who started it, why, the critical path, the replay (METHODS e.3 to e.8, h.2)."""
     c = across.columns
     pieces = lanes.all_pieces()
     owed = blame.blame(pieces, c, across.matches, across.waits, base.step_of_row, base.used_row)
@@ -49,4 +50,5 @@ def attribute(run: Run, base: Frame, across: Across, lanes: Lanes, how: StudyOpt
     clocks = stragglers.Clocks(across.alignment.base, {r: run.host(r) for r in run.ranks}, across.alignment.clock)
     found = stragglers.find(facts, owed, origin.origin(facts, owed), clocks, used, how.config)
     told = experts.rows(c, accounts, lanes.exposed_of_row)
-    return Blamed(owed, found, path.critical_path(facts, across.alignment.base, used), told)
+    played = whatif.answer(run, base, across, found.rows, how)
+    return Blamed(owed, found, path.critical_path(facts, across.alignment.base, used), told, played)

@@ -12,7 +12,7 @@ from traceview.analysis.findings import find_all
 from traceview.analysis.findings.common import waits_of_ranks
 from traceview.analysis.verdict import judge
 from traceview.config import Config
-from traceview.pipeline import rows
+from traceview.pipeline import rows, whatif
 from traceview.pipeline.byplace import blame_by
 from traceview.pipeline.values import Across, Blamed, Frame, Lanes, StudyOptions
 from traceview.pipeline.wiring import wire
@@ -89,6 +89,7 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
     result.metrics |= _without_waits(result)
     result.metrics["straggler_wait_at_least"] = _wait_at_least(base, across, lanes, result, config)
     _lateness(result, blamed.found.late_ns)
+    whatif.fill(result, blamed.replay, config)
     result.findings = find_all(result, config)
     result.verdict = judge(result, config)
     return result

@@ -10,6 +10,7 @@ import polars as pl
 
 from traceview.analysis import blame, clock, launches, operators, stragglers, waits
 from traceview.analysis.groups import Columns
+from traceview.analysis.replay import Answer
 from traceview.analysis.types import Bools, Decomposition, Ints, Marks, Matches, WaitPieces, Windows
 from traceview.config import DEFAULT, Config
 from traceview.pipeline import rows
@@ -79,9 +80,10 @@ class Across:
 
 @dataclass(frozen=True)
 class Blamed:
-    """The ledger of the exposed waiting, the culprits, and the critical path."""
+    """The ledger of the exposed waiting, the culprits, the critical path, and the replay."""
 
     ledger: blame.Ledger
     found: stragglers.Stragglers
     path: list[PathRow]
     experts: list[ExpertRow]
+    replay: Answer

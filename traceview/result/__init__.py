@@ -204,6 +204,8 @@ class Finding(msgspec.Struct):
     owner: str = ""
     """hardware | network | model code | input pipeline | launch configuration | capture"""
     section: str = ""
+    replay_ns_per_step: int | None = None
+    """the saving by a replay of the steps (METHODS h.2), beside the simple bound; None = no replay of it"""
 
 
 class Unclassified(msgspec.Struct):

@@ -76,6 +76,8 @@ class StragglerRow(msgspec.Struct):
     """what the tokens of its experts explain: '' = nothing | uneven = most of it | untold = the trace has no sizes"""
     load: float | None = None
     """tokens that its experts received over the mean of the group, where it was late"""
+    replay_step_ns: int | None = None
+    """METHODS h.2: step time if this rank, or its whole slow node, were typical; None = the replay cannot tell"""
 
 
 class ExpertRank(msgspec.Struct):

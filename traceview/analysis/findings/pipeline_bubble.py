@@ -7,6 +7,9 @@ from traceview.analysis.findings.common import matters, of_step, per_step, step_
 from traceview.config import Config
 from traceview.result import Finding, Result
 
+_EVEN = "exposed send/recv waiting beyond the bubble of an even 1F1B schedule, (p-1)/(m+p-1) of the step"
+_REPLAY = "exposed send/recv waiting that a replay of the steps with equal op times does not have"
+
 
 def ideal_bubble(result: Result) -> float:
     """Share of the step that an even 1F1B schedule leaves idle, (p-1)/(m+p-1); 0 if there is no pipeline.
@@ -25,9 +28,14 @@ def ideal_bubble(result: Result) -> float:
 
 
 def find(result: Result, config: Config) -> list[Finding]:
-    """Exposed point-to-point waiting that an even schedule would not have."""
+    """Exposed point-to-point waiting that an even schedule would not have.
+
+    The replay tells it apart; where it cannot, or finds too little, the formula of an even schedule does.
+    """
     waits, ideal = per_step(result, "comm_wait.p2p"), ideal_bubble(result)
-    saving = waits - round(ideal * step_ns(result))
+    straggler = _metric(result, "pipeline_straggler")
+    by_replay = matters(result, straggler, config.finding_min_share)
+    saving = straggler if by_replay and straggler else waits - round(ideal * step_ns(result))
     if not matters(result, saving, config.finding_min_share):
         return []
     return [
@@ -35,15 +43,44 @@ def find(result: Result, config: Config) -> list[Finding]:
             id="pipeline-wait",
             title=f"pipeline stages wait for each other {of_step(result, waits)} of the step",
             saving_ns_per_step=saving,
-            basis="exposed send/recv waiting beyond the bubble of an even 1F1B schedule, (p-1)/(m+p-1) of the step",
-            confidence="possible",
+            basis=_REPLAY if by_replay else _EVEN,
+            confidence="likely" if by_replay else "possible",
             evidence=[
-                f"{units.time(waits)} a step and rank",
+                *_split(result, waits),
                 f"{units.share(ideal)} of the step is the bubble of an even schedule",
             ],
-            advice="Balance the stages; more micro-batches or an interleaved schedule shrink the bubble itself.",
+            advice=_advice(result, by_replay),
             where=worst(result, "comm_wait.p2p"),
             owner="model code",
             section="critical-path",
         )
     ]
+
+
+def _metric(result: Result, name: str) -> int | None:
+    found = result.metrics.get(name)
+    return None if found is None or found.value is None else round(found.value)
+
+
+def _split(result: Result, waits: int) -> list[str]:
+    """What of the waiting a slow stage or rank makes, and what the schedule; or why nobody can tell."""
+    straggler, uneven = _metric(result, "pipeline_straggler"), _metric(result, "pipeline_uneven") or 0
+    whole = f"{units.time(waits)} a step and rank"
+    if straggler is None:
+        known = result.metrics.get("pipeline_straggler")
+        return [whole, known.basis] if known else [whole]
+    parts = f"{units.time(straggler)} of it by a slow stage or rank, {units.time(waits - straggler)} by the schedule"
+    why = (
+        f"{units.time(uneven)} of the former by stages of uneven work, the rest by ranks or micro-batches slower "
+        "than the others of their stage"
+    )
+    return [f"{whole}: {parts}", *([why] if straggler else []), result.metrics["pipeline_straggler"].basis]
+
+
+def _advice(result: Result, by_replay: bool) -> str:
+    straggler, uneven = _metric(result, "pipeline_straggler") or 0, _metric(result, "pipeline_uneven") or 0
+    if by_replay and 2 * uneven < straggler:
+        return (
+            "Look for the rank that is slower than the others of its stage; equal ranks wait for the schedule only."
+        )
+    return "Balance the stages; more micro-batches or an interleaved schedule shrink the bubble itself."

@@ -78,6 +78,10 @@ def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int, co
         f"late in {first.late_steps} of {first.steps} steps{last}",
         *(part for part in first.explanation.split("; ") if part),
     ]
+    step, played = result.metrics.get("step_time"), None
+    if step and step.value is not None and first.replay_step_ns is not None:
+        played = max(0, round(step.value) - first.replay_step_ns)
+        evidence.append(_both(result, round(step.value), (saving, played), config))
     clear = first.slowdown is None or first.slowdown >= 1 + config.slower_share
     window = worst_of_rank(result, first.rank)
     return Finding(
@@ -92,6 +96,7 @@ def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int, co
         where=window,
         owner=owner,
         section="stragglers",
+        replay_ns_per_step=played,
     )
 
 
@@ -109,6 +114,20 @@ def _what(row: StragglerRow) -> str:
     if row.tokens == "uneven":
         return f"gets {row.load:.2f}x the mean tokens of its expert group"
     return CAUSE_WORDS[row.cause]
+
+
+def _both(result: Result, step: int, savings: tuple[int, int], config: Config) -> str:
+    """Step time if fixed: the simple bound, then the replay; and why they differ, where they do."""
+    bound, played = savings
+    off = result.metrics.get("replay_error")
+    told = f" (base replay off by {units.share(off.value)})" if off and off.value is not None else ""
+    by_bound, by_replay = units.time(step - bound), units.time(step - played)
+    text = f"if fixed: {by_bound} a step by the simple bound, {by_replay} by replay{told}"
+    if abs(played - bound) <= config.replay_differs * max(played, bound):
+        return text
+    if played < bound:
+        return f"{text}: in the replay another rank, its own communication or the schedule then holds the step"
+    return f"{text}: in the replay waiting in send/recv, and work that hides on other streams, gets shorter too"
 
 
 CAUSE_WORDS = {

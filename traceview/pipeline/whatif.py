@@ -1,0 +1,136 @@
+"""The replay of a run (METHODS h.2), and its numbers in the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from traceview import units
+from traceview.analysis.replay import Answer, Inputs, replay
+from traceview.analysis.replaymeet import Met
+from traceview.analysis.types import Ints
+from traceview.config import Config
+from traceview.pipeline.values import Across, Frame, StudyOptions
+from traceview.result import Metric, Quality, Result, StragglerRow
+from traceview.run import Run
+from traceview.schema import GPU_OPS, HOST_RANGES
+from traceview.schema.arrays import to_numpy
+
+MOST_CULPRITS = 4
+"""culprits, the largest first, that are replaced one by one"""
+
+
+def answer(run: Run, base: Frame, across: Across, rows: list[StragglerRow], how: StudyOptions) -> Answer:
+    """Replay the used steps, equalised and with each culprit, and all of them, replaced."""
+    if len(run.ranks) < 2:
+        return Answer(refused="one rank waits for nobody that was seen")
+    counts = {r: run.parts[r].meta.rows.get("collectives", 0) for r in run.ranks}
+
+    def op_of_row(rank: int) -> Ints:
+        own = base.collectives["op"].slice(base.first_row[rank], counts[rank])
+        return to_numpy(own, -1).astype(np.int64, copy=False)
+
+    clock = across.alignment.base
+    begin = base.windows.start[base.windows.used]
+    met = Met(across.columns, across.matches, across.waits, clock, int(begin.min()) if len(begin) else 0)
+    inputs = Inputs(
+        met=met,
+        windows=base.windows,
+        step_of_row=base.step_of_row,
+        gpu_ops=lambda r: run.table(GPU_OPS, r),
+        host_ranges=lambda r: run.table(HOST_RANGES, r),
+        op_of_row=op_of_row,
+        host_shift=lambda r: base.axes[r].host_shift,
+    )
+    groups = culprits(rows)
+    wanted = list(dict.fromkeys([*groups[:MOST_CULPRITS], *everybody(groups)]))
+    return replay(inputs, wanted, how.config)
+
+
+def culprits(rows: Iterable[StragglerRow]) -> list[frozenset[int]]:
+    """The ranks of each node that is slow as a whole, and every other culprit alone; by origin blame."""
+    found: dict[str, set[int]] = {}
+    for row in rows:
+        found.setdefault(f"node {row.host}" if row.place == "node" else f"rank {row.rank}", set()).add(row.rank)
+    return [frozenset(ranks) for ranks in found.values()]
+
+
+def everybody(groups: list[frozenset[int]]) -> list[frozenset[int]]:
+    """All culprits as one, if there are any."""
+    return [frozenset().union(*groups)] if groups else []
+
+
+def fill(result: Result, played: Answer, config: Config) -> None:
+    """The metrics of the replay, and the step time without each culprit in its row."""
+    result.metrics |= metrics(result, played, config)
+    step = result.metrics["step_time"].value
+    for ranks in culprits(result.straggler_rows):
+        fixed = played.fixed.get(ranks)
+        for row in result.straggler_rows:
+            if row.rank in ranks and fixed is not None and step is not None:
+                row.replay_step_ns = round(step - (played.step - fixed))
+
+
+def metrics(result: Result, played: Answer, config: Config) -> dict[str, Metric]:
+    """Step times and pipeline waiting of the replay; unavailable, with the reason, where it is refused.
+
+    The saving of the replayed steps is taken off the step time of all used ones.
+    """
+    step = result.metrics["step_time"].value
+    waits = result.budget.sub_ns.get("comm_wait.p2p", 0)
+    named = everybody(culprits(result.straggler_rows))
+    if step is None or not (waits or result.budget.sub_ns.get("comm_wait.nxn", 0)):
+        return {}  # nobody waits: there is nothing to replay for
+    n = len(played.steps)
+    if played.refused:
+        names = ["step_time_if_balanced_replay", *["step_time_if_replaced_replay"] * bool(named)]
+        names += ["pipeline_straggler", "pipeline_bubble"] * bool(waits)
+        return {k: Metric(None, "ns", n, f"replay: cannot tell, {played.refused}", "unavailable") for k in names}
+    told = how_far(result, played, config)
+    quality: Quality = "estimated"
+    out = {"replay_error": Metric(played.off, "fraction", n, f"base replay against the record; {told}", quality)}
+
+    def add(name: str, value: float, basis: str) -> None:
+        out[name] = Metric(float(round(value)), "ns", n, f"{basis}; {told}", quality)
+
+    add("step_time_if_balanced_replay", step - (played.step - played.balanced), "replay with equal op times")
+    fixed = played.fixed.get(named[0]) if named else None
+    if fixed is not None:
+        add("step_time_if_replaced_replay", step - (played.step - fixed), "replay with the late ranks typical")
+    if waits:
+        out |= _pipeline(result, played, told, config)
+    return out
+
+
+def how_far(result: Result, played: Answer, config: Config) -> str:
+    """What was replayed and how well, in words."""
+    used = len(result.run.steps.used)
+    text = f"{len(played.steps)} of {used} steps, base replay off by {units.share(played.off)}"
+    if played.off > config.replay_warn:
+        text += ": with care"
+    return text + ("; communication with missing members is left as it is" if played.partial else "")
+
+
+def _pipeline(result: Result, played: Answer, told: str, config: Config) -> dict[str, Metric]:
+    """METHODS e.6: ``pipeline_straggler`` + ``pipeline_bubble`` = send/recv waiting, per rank and step."""
+    n = len(result.window_rows)
+    own = [w for w in result.window_rows if w.step in set(played.steps)]
+    seen = sum(w.sub_ns.get("comm_wait.p2p", 0) for w in own) / max(len(own), 1)
+    off = abs(played.waits - seen) / max(played.step, 1.0)
+    if off > config.replay_refuse:
+        why = f"replay: cannot tell, its waiting is off by {units.share(off)} of the step"
+        return {k: Metric(None, "ns", n, why, "unavailable") for k in ("pipeline_straggler", "pipeline_bubble")}
+    waits = result.budget.sub_ns["comm_wait.p2p"] / n
+    straggler = min(waits, played.waits - played.bubble)
+    parts = (
+        ("pipeline_straggler", straggler, "send/recv waiting beyond a replay with equal op times"),
+        (
+            "pipeline_uneven",
+            min(straggler, played.uneven),
+            "the part of it that is there with typical ranks: uneven stages",
+        ),
+        ("pipeline_bubble", waits - straggler, "the rest of the send/recv waiting: the schedule"),
+    )
+    told += f", its waiting by {units.share(off)} of the step"
+    return {k: Metric(float(round(value)), "ns", n, f"{basis}; {told}", "estimated") for k, value, basis in parts}
