@@ -138,7 +138,7 @@ def _finding(out: Console, number: int, finding: Finding, verbose: bool) -> None
     row.add_column(no_wrap=True)
     row.add_column()
     claim = Text.assemble((verdict.title(finding), "bold"), f" ({clean(finding.confidence)})")
-    row.add_row(f"{number}.", Text(verdict.saving(finding), _COLOURS["comm"]), claim)
+    row.add_row(f"{number}.", Text(verdict.saving(finding, short=True), _COLOURS["comm"]), claim)
     out.print(Padding(row, (0, 0, 0, 2)))
     for line in finding.evidence if verbose else finding.evidence[:1]:
         out.print(Padding(Text(clean(line), "dim"), (0, 0, 0, 5)))

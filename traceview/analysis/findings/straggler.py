@@ -78,10 +78,9 @@ def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int, co
         f"late in {first.late_steps} of {first.steps} steps{last}",
         *(part for part in first.explanation.split("; ") if part),
     ]
-    step, played = result.metrics.get("step_time"), None
-    if step and step.value is not None and first.replay_step_ns is not None:
-        played = max(0, round(step.value) - first.replay_step_ns)
-        evidence.append(_both(result, round(step.value), (saving, played), config))
+    played = None if even else _replayed(result, first)
+    if played is not None:
+        evidence.append(_both(result, (min(saving, step_ns(result)), played), config))
     clear = first.slowdown is None or first.slowdown >= 1 + config.slower_share
     window = worst_of_rank(result, first.rank)
     return Finding(
@@ -116,9 +115,17 @@ def _what(row: StragglerRow) -> str:
     return CAUSE_WORDS[row.cause]
 
 
-def _both(result: Result, step: int, savings: tuple[int, int], config: Config) -> str:
+def _replayed(result: Result, row: StragglerRow) -> int | None:
+    """Saving a step by the replay; None = it cannot tell."""
+    step = result.metrics.get("step_time")
+    if step is None or step.value is None or row.replay_step_ns is None:
+        return None
+    return max(0, round(step.value) - row.replay_step_ns)
+
+
+def _both(result: Result, savings: tuple[int, int], config: Config) -> str:
     """Step time if fixed: the simple bound, then the replay; and why they differ, where they do."""
-    bound, played = savings
+    (bound, played), step = savings, round(result.metrics["step_time"].value or 0)
     off = result.metrics.get("replay_error")
     told = f" (base replay off by {units.share(off.value)})" if off and off.value is not None else ""
     by_bound, by_replay = units.time(step - bound), units.time(step - played)
