@@ -89,6 +89,19 @@ def test_parts_of_the_data_parallel_axis_make_one() -> None:
     assert told(mesh.job(names))[1].why == "only parts of the data-parallel axis are seen"
 
 
+def test_a_whole_axis_goes_before_its_parts_and_needs_no_other_group() -> None:
+    mesh = Mesh(("tp", "intra", "inter"), tp=2, intra=2, inter=2)
+    part, whole = "INTRA_PARTIAL_DATA_PARALLEL_GROUP_WITH_CP", "DATA_PARALLEL_GROUP_WITH_CP"
+    _, replica = told(mesh.job({("intra",): part, ("intra", "inter"): whole}))
+    assert replica.labels == {r: f"replica {r // 2}" for r in range(8)}
+
+
+def test_two_axes_of_data_parallel_groups_are_parts_of_one() -> None:
+    mesh = Mesh(("tp", "fsdp", "ddp"), tp=2, fsdp=2, ddp=2)
+    _, replica = told(mesh.job({("tp",): "tp", ("fsdp",): "mesh_fsdp", ("ddp",): "mesh_ddp"}))
+    assert replica.labels == {r: f"replica {r // 2}" for r in range(8)}
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "undefined", "default_pg", "mesh_dim_0", "data loader", "EXPERT_DATA_PARALLEL_GROUP", "mesh_dp_mod_ep"],

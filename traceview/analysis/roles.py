@@ -107,7 +107,7 @@ def stages(groups: Sequence[Axis]) -> Places:
 
 def replicas(groups: Sequence[Axis], hosts: Mapping[int, str]) -> Places:
     """Data-parallel replica of every rank: its position on the data-parallel axis."""
-    axis = _data_axis(groups)
+    axis, parts = _data_axis(groups)
     told = axis or _data_shaped(groups, hosts)
     if not told:
         return Places("replica", why="no group is described as data parallel, and no shape of the groups tells it")
@@ -116,7 +116,7 @@ def replicas(groups: Sequence[Axis], hosts: Mapping[int, str]) -> Places:
     why = ""
     if not _even(told):
         why = "data-parallel groups differ in size or share ranks"
-    elif any(g.part and g.axes in _DATA for g in groups) and len(_components([*told, *inner])) > 1:
+    elif axis and parts and len(_components([*told, *inner])) > 1:
         why = "only parts of the data-parallel axis are seen"
     elif not _within(where, inner):
         why = "other groups cross what would be a replica"
@@ -233,11 +233,12 @@ def _stride(members: tuple[int, ...]) -> int:
     return strides.pop() if len(strides) == 1 else 0
 
 
-def _data_axis(groups: Sequence[Axis]) -> list[tuple[int, ...]]:
-    """Ranks of each data-parallel axis by the descriptions; whole axes before those put together from their parts."""
+def _data_axis(groups: Sequence[Axis]) -> tuple[list[tuple[int, ...]], bool]:
+    """(ranks of each data-parallel axis by the descriptions, whether they were put together from its parts)."""
     data = [g for g in groups if g.axes in _DATA]
-    whole = _distinct(g.members for g in data if g.axes == _DATA[0] and not g.part)
-    return whole or _components(g.members for g in data)
+    whole = [g for g in data if not g.part]
+    told = _distinct(g.members for g in [g for g in whole if g.axes == _DATA[0]] or whole)
+    return (told, False) if told and _even(told) else (_components(g.members for g in data), True)
 
 
 def _is_inner(group: Axis) -> bool:
