@@ -23,6 +23,7 @@ class Config:
     step_min_launch_share: float = 0.5  # b.1: a last step with fewer launches than this is incomplete
     step_min_used: int = 3
     step_min_cover: float = 0.8  # b.2.2: a counting range must cover this share of the record
+    step_join_max: float = 0.25  # steps marked in two ways are one if they begin within this share of a step
     period_min_match: float = 0.95
     period_slack: float = 0.005
     period_min_repeats: int = 3

@@ -127,6 +127,49 @@ def test_metrics(tmp_path: Path) -> None:
         }  # fmt: skip
 
 
+MIXED = {
+    "dp": Job(ranks=4, hosts=2, steps=6, faults=(SlowRank(3, 1.4),)),
+    "fsdp": Job(layout="fsdp", ranks=4, hosts=2, steps=6, layers=2, faults=(SlowRank(3, 1.4),)),
+    "tp": Job(
+        layout="tp", tp=2, ranks=4, hosts=2, steps=6, layers=2, faults=(SlowRank(3, 1.4), ClockOffset(1, 900_000))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+@pytest.mark.parametrize("nsight_ranks", [(2, 3), (0, 1), (1, 2)])
+def test_half_of_the_ranks_in_another_format_change_nothing(
+    name: str, nsight_ranks: tuple[int, int], tmp_path: Path
+) -> None:
+    sim = simulate(MIXED[name])
+    kineto, reports = write_kineto(sim, tmp_path / "k"), write_nsight(sim, tmp_path / "n", per="rank")
+    pure = tv.analyze(opened(tmp_path / "k"))
+    mixed = tv.analyze(tv.open([(reports if r in nsight_ranks else kineto)[r] for r in range(4)], cache=False))
+    assert mixed.budget.leaves_ns == pure.budget.leaves_ns
+    told = [(s["rank"], s["cause"], s["kind"], s["late_steps"]) for s in pure.stragglers().to_pylist()]
+    assert [(s["rank"], s["cause"], s["kind"], s["late_steps"]) for s in mixed.stragglers().to_pylist()] == told
+    assert any("groups matched across formats" in w for w in mixed.quality.warnings)
+
+
+def test_reports_without_payloads_are_matched_where_there_is_one_group(tmp_path: Path) -> None:
+    sim = simulate(MIXED["fsdp"])
+    kineto = write_kineto(sim, tmp_path / "k")
+    reports = write_nsight(sim, tmp_path / "n", per="rank", payload="none")
+    pure, mixed = tv.analyze(opened(tmp_path / "k")), tv.analyze(tv.open([*kineto[:2], *reports[2:]], cache=False))
+    assert mixed.budget.leaves_ns == pure.budget.leaves_ns
+    assert {m.level for m in mixed.matching} == {"K4"}
+    assert any("assumed to be of group 0" in w for w in mixed.quality.warnings)
+
+
+def test_reports_without_payloads_are_not_matched_where_there_are_several(tmp_path: Path) -> None:
+    sim = simulate(MIXED["tp"])
+    kineto = write_kineto(sim, tmp_path / "k")
+    reports = write_nsight(sim, tmp_path / "n", per="rank", payload="none")
+    mixed = tv.analyze(tv.open([*kineto[:2], *reports[2:]], cache=False))
+    assert not any(m.matched for m in mixed.matching if m.members != "0-1")
+    assert any("tell no groups, the others several" in w for w in mixed.quality.warnings)
+
+
 def test_a_run_may_mix_formats_but_not_ranks(tmp_path: Path) -> None:
     sim = simulate(Job(ranks=2, steps=3))
     kineto = write_kineto(sim, tmp_path / "k")

@@ -99,6 +99,14 @@ class Columns:
         """(index per row into the kernel names, the names)."""
         return _dictionary(self.table["name"])
 
+    def template(self) -> tuple[Ints, list[str]]:
+        """(index per row into the kernel templates, their names): formats spell the arguments differently."""
+        name, names = self.name()
+        stems = [str(n).partition("(")[0] for n in names]
+        known = list(dict.fromkeys(stems))
+        place = np.array([known.index(s) for s in stems] + [NONE])
+        return place[name], known
+
 
 def columns(collectives: Any) -> Columns:
     """Numpy columns of a concatenated ``collectives`` table (rows of all ranks, in rank order)."""

@@ -221,7 +221,7 @@ def _match_without_groups(
     if not len(rows):
         return []
     trial = _Draft(len(c))
-    name, names = c.name()
+    name, names = c.template()
     _place_classes(c, rows, (name[rows], step[rows]), clues, trial, (K4, anchored))
     good = _overlapping_names(c, clues, rows, trial.key, name)
     keep = rows[good[name[rows]]]

@@ -11,9 +11,11 @@ import numpy as np
 from traceview.analysis.marks import from_ranges, from_table, main_thread, stops
 from traceview.analysis.ops import NONE, ints
 from traceview.analysis.periods import from_period
+from traceview.analysis.stepjoin import joined
 from traceview.analysis.types import Ints, Marks
 from traceview.config import DEFAULT, Config
 from traceview.errors import TraceviewError
+from traceview.schema.arrays import from_numpy
 from traceview.units import ranks as rank_list
 
 SOURCES = ("profiler_step", "range", "optimizer", "period", "all")
@@ -64,8 +66,23 @@ def _first_source(inputs: StepInputs, sources: tuple[str, ...], config: Config) 
             cover = _work(inputs) if source == "range" else inputs.cover
             found = from_table(inputs.step_marks, source, cover, config)
         if found is not None:
-            return found
+            return _with_others(found, inputs, config)
     return None
+
+
+def _with_others(marks: Marks, inputs: StepInputs, config: Config) -> Marks:
+    """Marks of the source, and those of ranks that have none of it but others (traces of another format)."""
+    bare = sorted(set(inputs.cover) - set(marks.rank.tolist()))
+    if not bare or marks.source == "period":
+        return marks
+    mine = np.isin(ints(inputs.step_marks, "rank"), bare)
+    own = replace(
+        inputs,
+        step_marks=inputs.step_marks.take(from_numpy(np.flatnonzero(mine))),
+        cover={r: inputs.cover[r] for r in bare},
+    )
+    others = _first_source(own, ("range", "optimizer"), config)
+    return marks if others is None else joined(marks, others, config)
 
 
 def _work(inputs: StepInputs) -> dict[int, tuple[int, int]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from traceview.analysis import kernels, launches, memory, steps, windows
+from traceview.analysis import formats, kernels, launches, memory, steps, windows
 from traceview.analysis.decompose import RankRecord, decompose, exposed_host, op_phases
 from traceview.analysis.intervals import Spans, union
 from traceview.analysis.ops import NONE, Ops
@@ -33,7 +33,10 @@ def frame(run: Run, how: StudyOptions) -> Frame:
         ops = Ops.of(run.table(GPU_OPS, rank))
         axes[rank] = launches.launch_axis(ops, how.config)
         parts.append(windows.device_windows(marks, rank, ops, axes[rank].host_shift))
-    collectives = run.tables(COLLECTIVES)
+    collectives, notes = formats.unify(
+        run.tables(COLLECTIVES), {r: run.parts[r].meta.source.format for r in run.ranks}
+    )
+    marks.notes.extend(notes)
     counts = [run.parts[r].meta.rows.get("collectives", 0) for r in run.ranks]
     first = dict(zip(run.ranks, np.cumsum([0, *counts]).tolist(), strict=False))
     step = _step_of_rows(collectives, marks, first)
