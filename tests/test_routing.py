@@ -15,6 +15,7 @@ from simulator.kineto import write_kineto
 from simulator.network import GB, Network
 from simulator.simulate import simulate
 from traceview.result import Finding, Result
+from traceview_reports import views
 
 MS = 1_000_000
 EVEN = (1.0,) * 8
@@ -83,6 +84,22 @@ def test_a_hot_rank_that_moves_is_a_finding_about_the_group(moves: str, words: s
     assert found.confidence == "proved"
     assert found.saving_ns_per_step == pytest.approx(17.1 * MS, rel=0.01)
     assert "it arrives last at 60 of 60 combines" in found.evidence
+
+
+def test_the_table_of_experts_is_on_the_first_screen_where_a_finding_is_about_them() -> None:
+    result = analyse("D2", Routing(HOT, "layer"))
+    view = views.experts(result, short=True)
+    shown = {c.label: c.text(view.rows[0]) for c in view.columns}
+    assert shown["busiest x mean"] == "1.64" and shown["moves"] == "by layer" and shown["layers"] == "12"
+    assert shown["gain a step"] == "17.1 ms" and shown["busiest last"] == "60/60" and shown["sizes"] == "told"
+    even, untold = analyse("D2", Routing(EVEN)), analyse("B3", Routing(HOT))
+    assert [len(views.experts(r, short=True).rows) for r in (even, untold)] == [0, 0]
+    (row,) = views.experts(untold).rows
+    assert {c.label: c.text(row) for c in view.columns}["gain a step"] == "-"
+
+
+def test_exposed_all_to_alls_get_the_advice_of_their_kind() -> None:
+    assert finding(analyse("D2", Routing(EVEN)), "exposed-communication").advice.startswith("MoE: overlap dispatch")
 
 
 @pytest.mark.parametrize("load", [EVEN, (1.0, 1.02, 0.98, 1.0, 1.01, 1.0, 0.99, 1.0)])

@@ -129,6 +129,23 @@ COLUMNS = {
     "blame_by.at_least": "Waiting for the place in collectives of which members are missing: owed at least, on top.",
     "blame_by.waited": "GPU time that the ranks of the place lost waiting themselves; for a class of collectives, "
     "all straggler wait in it.",
+    "experts.pairs": "Pairs of all-to-alls a step: dispatch brings the tokens of its experts to every rank, combine "
+    "takes them back.",
+    "experts.imbalance": "Elements that the busiest rank received in a dispatch over the mean of the group; mean "
+    "and maximum over the pairs of the used steps.",
+    "experts.rank": "The rank whose tokens cost most: the busiest of the pairs with the largest gain.",
+    "experts.moves": "The busiest rank changes from step to step, or from layer to layer within a step; empty = one "
+    "rank holds most of the gain.",
+    "experts.gain": "How much earlier the combines would begin with even tokens: where GPUs are alike, largest minus "
+    "mean of the compute between dispatch and combine, as far as others wait for it.",
+    "experts.wait": "Mean exposed wait of a rank at the combines.",
+    "experts.last": "Combines at which the rank with the most tokens arrives last / combines.",
+    "experts.pace": "Time per token of that rank over that of a typical one: 1 = its GPU is not slow.",
+    "experts.share": "Share of the compute between dispatch and combine that follows the tokens; the rest does not.",
+    "experts.correlation": "Rank correlation of received elements and arrival at the combine, within the pairs.",
+    "experts.told": "Whether the trace tells the sizes of the all-to-alls. Without them tokens are unknown and pairs "
+    "are assumed from names or order.",
+    "straggler.load": "Tokens that the experts of this rank received over the mean of the group, where it was late.",
     "last": "The whole wait given to the last arriver (as most tools do), for comparison.",
     "marginal": "What fixing only the last arriver would save: (n-1) x (last arrival - the one before).",
     "waited": "Time this rank lost waiting for late members (exposed, n x n).",

@@ -62,6 +62,7 @@ def render(result: Result, *, width: int | None = None, color: bool = False, ver
 _TABLES: tuple[Callable[[Result], View], ...] = (
     views.stragglers,
     partial(views_places.leading, most=5),
+    views.experts,
     views.steps,
     views.ranks,
     views.collectives,
@@ -79,6 +80,7 @@ _TABLES: tuple[Callable[[Result], View], ...] = (
 _SHORT_TABLES: tuple[Callable[[Result], View], ...] = (
     views.stragglers,
     views_places.leading,
+    partial(views.experts, short=True),
     views.steps,
     views.ranks,
     views.collectives,

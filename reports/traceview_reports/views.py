@@ -80,6 +80,7 @@ def stragglers(result: Result) -> View:
         Column("last arriver GPU-s", "gpu", at("last_ns"), "last", 2),
         Column("fix one GPU-s", "gpu", at("marginal_ns"), "marginal", 2),
         Column("last", "text", lambda r: f"{r.last_count}/{r.collectives}", "last_count", 2),
+        Column("tokens x mean", "number", lambda r: _round(r.load), "straggler.load", 2),
         Column("quality", "text", lambda r: r.quality.replace("_", " "), "quality", 2),
     )
     return View(
@@ -121,6 +122,39 @@ def blame(result: Result) -> View:
         "direct blame adds up to the straggler wait of the bar",
         ("sum", "", *sums) if rows else (),
     )
+
+
+def experts(result: Result, *, short: bool = False) -> View:
+    """Tokens of the expert-parallel groups. ``short``: only where a finding is about them."""
+    told = not short or any(f.id == "expert-imbalance" for f in result.findings)
+    columns = (
+        Column("group", "name", at("group"), "group"),
+        Column("ranks", "name", at("members"), "members", 1),
+        Column("layers", "int", lambda r: r.pairs // max(r.steps, 1), "experts.pairs", 2),
+        Column("busiest x mean", "number", lambda r: _round(r.imbalance), "experts.imbalance"),
+        Column("at most", "number", lambda r: _round(r.imbalance_max), "experts.imbalance", 1),
+        Column("rank", "id", lambda r: r.ranks[0].rank if r.ranks else None, "experts.rank"),
+        Column("moves", "text", lambda r: f"by {r.moves}" if r.moves else "", "experts.moves"),
+        Column("gain a step", "time", lambda r: r.gain_ns // max(r.steps, 1) if r.told else None, "experts.gain"),
+        Column("wait a step", "time", lambda r: r.wait_ns // max(r.steps, 1), "experts.wait"),
+        Column("busiest last", "text", lambda r: f"{r.loaded_last}/{r.pairs}" if r.told else "-", "experts.last"),
+        Column("time a token x", "number", lambda r: _round(r.ranks[0].pace if r.ranks else None), "experts.pace", 1),
+        Column("follows tokens %", "share", at("token_share"), "experts.share", 2),
+        Column("rank correlation", "number", lambda r: _round(r.correlation), "experts.correlation", 2),
+        Column("sizes", "text", lambda r: "told" if r.told else "not told", "experts.told", 2),
+    )
+    return View(
+        "experts",
+        "Experts",
+        columns,
+        result.experts if told else [],
+        "No pairs of all-to-alls that bring tokens to experts and back.",
+        "received tokens of a rank over the mean of its group; what even tokens would gain",
+    )
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
 
 
 def collectives(result: Result) -> View:
@@ -309,6 +343,7 @@ VIEWS: tuple[Callable[[Result], View], ...] = (
     steps,
     stragglers,
     blame,
+    experts,
     ranks,
     collectives,
     copies,

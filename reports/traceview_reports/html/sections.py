@@ -64,6 +64,7 @@ def before_timeline(result: Result, env: Environment, charts: dict[str, Chart]) 
             [
                 grid(views.stragglers(result), 20),
                 *(grid(view, 8) for view in views_places.by_kind(result)),
+                *([grid(views.experts(result), 16)] if result.experts else []),
                 grid(views.blame(result), 16),
                 grid(views_quality.arrivals(result), 16),
             ],

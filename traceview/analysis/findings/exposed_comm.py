@@ -55,11 +55,17 @@ def _line(result: Result, row: CollectiveRow) -> str:
 
 
 def _advice(top: list[CollectiveRow]) -> str:
-    kinds = {row.kind for row in top if row.exposed_ns}
-    if kinds & {"allgather", "reduce_scatter"}:
-        return "FSDP: prefetch the next layer's all-gather (forward and backward), or wrap fewer layers per unit."
-    if "allreduce" in kinds:
-        return "DDP: start buckets earlier (smaller first bucket, static graph), or accumulate over more steps."
-    if kinds & {"alltoall", "alltoallv"}:
-        return "MoE: overlap dispatch and combine with the shared expert or with another micro-batch."
-    return "Start the transfer earlier or give it independent compute to hide behind."
+    """What hides the kind with most exposed time that has advice of its own."""
+    own = (ADVICE[row.kind] for row in top if row.exposed_ns and row.kind in ADVICE)
+    return next(own, "Start the transfer earlier or give it independent compute to hide behind.")
+
+
+_FSDP = "FSDP: prefetch the next layer's all-gather (forward and backward), or wrap fewer layers per unit."
+_MOE = "MoE: overlap dispatch and combine with the shared expert or with another micro-batch."
+ADVICE = {
+    "allgather": _FSDP,
+    "reduce_scatter": _FSDP,
+    "allreduce": "DDP: start buckets earlier (smaller first bucket, static graph), or accumulate over more steps.",
+    "alltoall": _MOE,
+    "alltoallv": _MOE,
+}
