@@ -1,4 +1,4 @@
-"""Write the reference pages that could drift: tables.md, cli.md, result.md. ``--check`` only compares."""
+"""Write the reference pages that could drift: tables, command line, documents. ``--check`` only compares."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import inspect
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import click
 import msgspec
 
 import traceview as tv
-from traceview import result
+from traceview import compare, gate, result
 from traceview.cli.main import cli
 from traceview.schema import TABLES
 from traceview_reports import terminal
@@ -63,13 +64,31 @@ def commands() -> str:
 
 def results() -> str:
     """Every struct of the result document, from its declaration."""
-    out = ["# Result JSON", "", f"Schema `{result.SCHEMA}`. Additions are allowed, renames are not.", ""]
+    head = ["# Result JSON", "", f"Schema `{result.SCHEMA}`. Additions are allowed, renames are not.", ""]
+    return "\n".join([*head, *structs_of(result.Result, result)])
+
+
+def comparisons() -> str:
+    """Every struct of the document that compare and gate write."""
+    head = [
+        "# Comparison JSON",
+        "",
+        "What `traceview compare --json` and `traceview gate --json` write: an object with `decision` (a Decision)",
+        "and `comparison` (a Comparison). Additions are allowed, renames are not.",
+        "",
+    ]
+    return "\n".join([*head, *structs_of(gate.Decision, gate), *structs_of(compare.Comparison, compare)])
+
+
+def structs_of(first: type, module: ModuleType) -> list[str]:
+    """The structs of a module, ``first`` at the top, each as a table of its keys."""
     structs = [
         s
-        for _, s in inspect.getmembers(result, inspect.isclass)
-        if issubclass(s, msgspec.Struct) and s.__module__.startswith(result.__name__)
+        for _, s in inspect.getmembers(module, inspect.isclass)
+        if issubclass(s, msgspec.Struct) and s.__module__.startswith(module.__name__)
     ]
-    structs.sort(key=lambda s: (s is not result.Result, s.__module__, inspect.getsourcelines(s)[1]))
+    structs.sort(key=lambda s: (s is not first, s.__module__, inspect.getsourcelines(s)[1]))
+    out = []
     for struct in structs:
         doc = inspect.cleandoc(struct.__doc__ or "")
         out += [f"## {struct.__name__}", "", doc, "", "| key | type |", "|---|---|"]
@@ -77,7 +96,7 @@ def results() -> str:
             kind = str(struct.__annotations__[field.name]).replace("|", "or")
             out.append(f"| `{field.encode_name}` | {kind} |")
         out.append("")
-    return "\n".join(out)
+    return out
 
 
 def readme() -> str:
@@ -89,7 +108,13 @@ def readme() -> str:
     return re.sub(r"(?<=```text\n).*?(?=```\n<!-- end of capture)", lambda _: capture + "\n", text, flags=re.DOTALL)
 
 
-PAGES = {"tables.md": tables, "cli.md": commands, "result.md": results, "../README.md": readme}
+PAGES = {
+    "tables.md": tables,
+    "cli.md": commands,
+    "result.md": results,
+    "comparison.md": comparisons,
+    "../README.md": readme,
+}
 
 
 def main(argv: list[str]) -> int:

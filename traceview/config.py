@@ -92,6 +92,15 @@ class Config:
     estimate_min_collectives: int = 3  # k.3: fewer of a class have no fastest to compare with
     heavy_unclassified_share: float = 0.01
     transient_step_mads: float = 5.0
+    # i gate
+    gate_min_change: float = 0.03  # i.2: a smaller change of the step time always passes
+    gate_run_noise: float = 0.01  # i.2: spread of the median step time from run to run, without a calibration
+    gate_z: float = 2.33  # i.2: one-sided 1 %
+    gate_autocorrelation: float = 1.3  # i.2: allowance for steps that depend on each other
+    gate_min_steps: int = 5  # i.2: with fewer steps a side nothing is decided
+    gate_min_runs: int = 3  # i.3: from so many runs a side their medians decide
+    gate_p: float = 0.01  # i.3
+    gate_pair_correlation: float = 0.5  # i.4: above, steps are compared pair by pair
     one_rank_share: float = 0.6  # with more of the blame on one rank it is not "taking turns"
 
     def as_dict(self) -> dict[str, float]:

@@ -39,6 +39,15 @@ def gpu_seconds(ns: int) -> str:
     return "0" if ns == 0 else _digits(ns / 1e9) if ns >= 1_000_000_000 else f"{ns / 1e9:.3f}"
 
 
+def change(ns: float) -> str:
+    """A difference of times with its sign.
+
+    >>> change(1_500_000), change(-20), change(0)
+    ('+1.50 ms', '−20.0 ns', '0')
+    """
+    return f"{'+' if ns > 0 else '−' if ns < 0 else ''}{time(abs(ns))}"
+
+
 def size(count: float | None) -> str:
     """Bytes in decimal units.
 
@@ -49,6 +58,15 @@ def size(count: float | None) -> str:
         return "-"
     scale, unit = next(((s, u) for s, u in _BYTES if abs(count) >= s), _BYTES[-1])
     return f"{count:.0f} B" if unit == "B" else f"{_digits(count / scale)} {unit}"
+
+
+def change_share(fraction: float) -> str:
+    """A relative change as a percentage with its sign.
+
+    >>> change_share(0.125), change_share(-0.0301)
+    ('+12.5 %', '−3.0 %')
+    """
+    return f"{fraction * 100:+.1f} %".replace("-", "−")
 
 
 def share(fraction: float | None) -> str:

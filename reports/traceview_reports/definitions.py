@@ -237,6 +237,15 @@ COLUMNS = {
     "value": "Value of the number.",
     "basis": "From what the number was computed.",
     "threshold": "Engineering default of the analysis; times in ns, shares as fractions.",
+    "versus.part": "Part of a step: mean over ranks and used steps.",
+    "versus.baseline": "In the baseline.",
+    "versus.candidate": "In the candidate.",
+    "versus.change": "Candidate minus baseline.",
+    "versus.name": "Name as recorded.",
+    "versus.longer": "New count times the change of the mean time of one.",
+    "versus.more": "Change of the count times the old mean time of one; all of it where a name is new or gone.",
+    "versus.each": "Mean time of one.",
+    "versus.count": "Per rank and step.",
     "slow_median": "Difference per rank between the slow steps and the median of the other steps.",
 }
 

@@ -27,7 +27,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]#|~])")
 def render(result: Result) -> str:
     """GitHub-flavoured Markdown: verdict, bar, findings; tables (top rows) folded away."""
     blocks = [f"## {escape(result.verdict.headline)}", _verdict(result), _bar(result), _findings(result)]
-    blocks += [_table(build(result)) for build in _TABLES]
+    blocks += [table(build(result)) for build in _TABLES]
     blocks += [_quality(result), f"<sub>traceview {escape(result.tool_version)}, {escape(result.run.name)}</sub>"]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
@@ -61,7 +61,8 @@ def _findings(result: Result) -> str:
     return "\n".join(["### What to fix first", "", *out]) if out else ""
 
 
-def _table(view: View) -> str:
+def table(view: View) -> str:
+    """A folded table, its first rows; nothing if it has none."""
     if not view.rows:
         return ""
     columns = [c for c in view.columns if c.need < 2]

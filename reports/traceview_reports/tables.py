@@ -116,6 +116,7 @@ def _rate(gb_per_s: float) -> str:
 _FORMATS: dict[str, Callable[[Any], str]] = {
     "time": units.time,
     "gpu": units.gpu_seconds,
+    "delta": units.change,
     "size": units.size,
     "share": lambda v: f"{v * 100:.1f}",
     "rate": _rate,

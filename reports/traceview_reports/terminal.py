@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from io import StringIO
 
@@ -38,25 +38,35 @@ def render(result: Result, *, width: int | None = None, color: bool = False, ver
 
     Without ``width`` that of the terminal is taken (100 where there is none), up to 160.
     """
-    width = max(width or min(shutil.get_terminal_size((100, 24)).columns, 160), 40)
-    page = StringIO()
-    out = Console(
-        file=page,
-        width=width,
-        force_terminal=color,
-        color_system="256" if color else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
-    _head(out, result)
-    _bar(out, result)
-    _findings(out, result, verbose)
+    page = Page(width, color)
+    head(page.out, verdict.lines(result), _STATUS.get(result.verdict.status, "bold"))
+    _bar(page.out, result)
+    _findings(page.out, result, verbose)
     for build in _TABLES if verbose else _SHORT_TABLES:
-        _table(out, build(result), verbose)
-    _quality(out, result, verbose)
-    lines = page.getvalue().split("\n")
-    return "\n".join(re.sub(r" +((?:\x1b\[[0-9;]*m)*)$", r"\1", line) for line in lines)
+        table(page.out, build(result), verbose)
+    _quality(page.out, result, verbose)
+    return page.text()
+
+
+class Page:
+    """A console that writes into a text."""
+
+    def __init__(self, width: int | None, color: bool) -> None:
+        self._file = StringIO()
+        self.out = Console(
+            file=self._file,
+            width=max(width or min(shutil.get_terminal_size((100, 24)).columns, 160), 40),
+            force_terminal=color,
+            color_system="256" if color else None,
+            highlight=False,
+            markup=False,
+            emoji=False,
+        )
+
+    def text(self) -> str:
+        """What was written, without blanks at the ends of lines."""
+        lines = self._file.getvalue().split("\n")
+        return "\n".join(re.sub(r" +((?:\x1b\[[0-9;]*m)*)$", r"\1", line) for line in lines)
 
 
 _TABLES: tuple[Callable[[Result], View], ...] = (
@@ -88,12 +98,12 @@ _SHORT_TABLES: tuple[Callable[[Result], View], ...] = (
 )
 
 
-def _head(out: Console, result: Result) -> None:
-    style = _STATUS.get(result.verdict.status, "bold")
+def head(out: Console, lines: Sequence[verdict.Line], style: str) -> None:
+    """Labelled lines; the first one is the verdict."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    for i, line in enumerate(verdict.lines(result)):
+    for i, line in enumerate(lines):
         grid.add_row(Text(line.label, style if i == 0 else "bold"), Text(line.text, "bold" if i == 0 else ""))
     out.print(grid)
 
@@ -148,7 +158,8 @@ def _finding(out: Console, number: int, finding: Finding, verbose: bool) -> None
         out.print(Padding(Text(f"→ {clean(finding.advice, 400)}"), (0, 0, 0, 5)))
 
 
-def _table(out: Console, view: View, verbose: bool) -> None:
+def table(out: Console, view: View, verbose: bool) -> None:
+    """A table with its title; without ``verbose`` its first rows, and only the columns that there is room for."""
     if not view.rows:
         if verbose:
             _title(out, view.title)

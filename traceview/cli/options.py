@@ -9,6 +9,11 @@ import click
 
 
 def reading(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The files of one run, and how they are read."""
+    return click.argument("paths", nargs=-1, required=True, metavar="PATH...")(files(function))
+
+
+def files(function: Callable[..., Any]) -> Callable[..., Any]:
     """How files are read."""
     for option in (
         click.option("--rank-regex", metavar="REGEX", help="Take the rank from the path: first group of REGEX."),
@@ -35,7 +40,7 @@ def reading(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--debug", is_flag=True, help="Show a traceback on errors."),
     ):
         function = option(function)
-    return click.argument("paths", nargs=-1, required=True, metavar="PATH...")(function)
+    return function
 
 
 def read_options(**given: Any) -> Any:

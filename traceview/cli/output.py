@@ -39,8 +39,12 @@ def refuse_folder(path: str | None, force: bool) -> None:
 
 def refuse_inputs(paths: Sequence[str | None], run: Any) -> None:
     """TraceviewError if an output would replace a file that was read, also with --force."""
-    read = [*run.parts.values(), *run.logs]
-    sources = {os.path.realpath(p.meta.source.path) for p in read}
+    refuse_sources(paths, [p.meta.source.path for p in [*run.parts.values(), *run.logs]])
+
+
+def refuse_sources(paths: Sequence[str | None], read: Sequence[str]) -> None:
+    """The same, of paths that were read."""
+    sources = {os.path.realpath(path) for path in read}
     for path in paths:
         if path and path != "-" and any(s == (r := os.path.realpath(path)) or s.startswith(r + "/") for s in sources):
             raise TraceviewError(f"{path}: is an input; name another file for the output")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from traceview.pipeline.sides import load
 from traceview.pipeline.study import Study, export_window, study_run, write_tables
 from traceview.pipeline.values import StudyOptions
 from traceview.result import Result
@@ -22,6 +23,7 @@ __all__ = [
     "StudyOptions",
     "analyze",
     "export_window",
+    "load",
     "open",
     "study",
     "to_html",

@@ -1,0 +1,151 @@
+"""``compare`` and ``gate``: exit statuses, what they accept, what they write."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from traceview.cli import entry
+
+from .conftest import SAMPLES
+
+HEALTHY, SLOW = str(SAMPLES / "healthy"), str(SAMPLES / "slow_rank")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of both samples."""
+    folder = tmp_path_factory.mktemp("saved")
+    for name in ("healthy", "slow_rank"):
+        assert entry(["analyze", str(SAMPLES / name), "--json", str(folder / f"{name}.json"), "-q"]) == 0
+    return folder
+
+
+def ran(capsys: pytest.CaptureFixture[str], *command: object) -> tuple[int, str, str]:
+    code = entry([str(c) for c in command])
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+def test_a_slower_run_fails_and_says_where(capsys: pytest.CaptureFixture[str]):
+    code, out, _ = ran(capsys, "gate", HEALTHY, SLOW)
+    assert code == 1
+    assert out.startswith("FAIL") and "+35.9 %" in out.splitlines()[0]
+    where = next(line for line in out.splitlines() if line.startswith("WHERE"))
+    assert where.split()[1:4] == ["straggler", "wait", "+21.2"]
+    assert "rank 5 on node-2 computes 1.35x slower" in out
+
+
+def test_a_run_passes_against_itself_and_when_faster(capsys: pytest.CaptureFixture[str]):
+    assert ran(capsys, "gate", HEALTHY, HEALTHY)[:1] == (0,)
+    code, out, _ = ran(capsys, "gate", SLOW, HEALTHY)
+    assert code == 0 and out.startswith("PASS") and "GONE" in out
+
+
+def test_compare_never_fails(capsys: pytest.CaptureFixture[str]):
+    for old, new, word in ((HEALTHY, SLOW, "SLOWER"), (SLOW, HEALTHY, "FASTER"), (SLOW, SLOW, "SAME")):
+        code, out, _ = ran(capsys, "compare", old, new)
+        assert code == 0 and out.startswith(word)
+
+
+def test_results_of_before_are_as_good_as_traces(saved: Path, capsys: pytest.CaptureFixture[str]):
+    outs = [json.loads(ran(capsys, "gate", old, SLOW, "--json", "-")[1]) for old in (HEALTHY, saved / "healthy.json")]
+    assert outs[0] == outs[1]
+    assert outs[0]["decision"]["schema"] == "traceview.gate/1"
+    assert outs[0]["comparison"]["schema"] == "traceview.comparison/1"
+
+
+def test_a_folder_of_results_is_several_runs(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pool = tmp_path / "pool"
+    pool.mkdir()
+    for i in range(3):
+        shutil.copy(saved / "healthy.json", pool / f"{i}.json")
+    code, out, _ = ran(capsys, "gate", pool, SLOW)
+    assert code == 1 and "by run against runs" in " ".join(out.split())
+    noise = tmp_path / "noise.json"
+    code, out, _ = ran(capsys, "gate", pool, "--calibrate", noise)
+    assert code == 0 and json.loads(noise.read_text())["run_noise"] == 0.0
+    assert ran(capsys, "gate", HEALTHY, HEALTHY, "--run-noise", noise)[0] == 0
+    assert ran(capsys, "gate", HEALTHY, "--calibrate", tmp_path / "n.json")[0] == 2
+
+
+def test_too_few_steps_are_inconclusive(tmp_path: Path, saved: Path, capsys: pytest.CaptureFixture[str]):
+    short = json.loads((saved / "healthy.json").read_text())
+    short["steps"] = short["steps"][:3]
+    (tmp_path / "short.json").write_text(json.dumps(short))
+    code, out, _ = ran(capsys, "gate", saved / "healthy.json", tmp_path / "short.json")
+    assert code == 3 and out.startswith("INCONCLUSIVE")
+    allowed = ("gate", saved / "healthy.json", tmp_path / "short.json", "--allow-inconclusive")
+    assert ran(capsys, *allowed)[0] == 0
+
+
+def test_what_cannot_be_compared_is_3_in_one_line(capsys: pytest.CaptureFixture[str]):
+    other = SAMPLES / "nsight_before"
+    code, out, err = ran(capsys, "gate", HEALTHY, other)
+    assert (code, out) == (3, "") and len(err.splitlines()) == 1 and "world size" in err
+    code, out, _ = ran(capsys, "gate", HEALTHY, other, "--allow-different")
+    assert code in (0, 1) and "BUT" in out
+
+
+@pytest.mark.parametrize(
+    ("extra", "word"),
+    [
+        (("--threshold", "three"), "no share"),
+        (("--threshold", "300%"), "no share"),
+        (("--run-noise", "nowhere.json"), "gate --calibrate"),
+        (("--run-noise", HEALTHY), "gate --calibrate"),
+    ],
+)
+def test_wrong_usage_is_one_line(extra: tuple[str, str], word: str, capsys: pytest.CaptureFixture[str]):
+    code, out, err = ran(capsys, "gate", HEALTHY, SLOW, *extra)
+    assert (code, out) == (2, "") and len(err.splitlines()) == 1 and word in err
+
+
+def test_one_side_is_missing(capsys: pytest.CaptureFixture[str]):
+    code, _, err = ran(capsys, "gate", HEALTHY)
+    assert code == 2 and "CANDIDATE" in err
+
+
+def test_a_wider_threshold_passes(capsys: pytest.CaptureFixture[str]):
+    assert ran(capsys, "gate", HEALTHY, SLOW, "--threshold", "40%")[0] == 0
+    assert ran(capsys, "gate", HEALTHY, SLOW, "--threshold", "0.4")[0] == 0
+
+
+def test_files_for_a_server(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    files = {name: tmp_path / f"gate.{name}" for name in ("json", "markdown", "junit")}
+    flags = [x for name, path in files.items() for x in (f"--{name}", path)]
+    command = ("gate", saved / "healthy.json", saved / "slow_rank.json", *flags)
+    code, out, _ = ran(capsys, *command)
+    assert code == 1 and all(f"wrote {p}" in out for p in files.values())
+    case = ET.parse(files["junit"]).getroot().find("testsuite/testcase")
+    assert case is not None and case.find("failure").attrib["type"] == "FAIL"
+    text = files["markdown"].read_text()
+    assert text.startswith("## FAIL: step time 73.5 ms → 99.9 ms") and "| straggler wait |" in text
+    assert ran(capsys, *command)[0] == 2  # they exist
+    assert ran(capsys, *command, "--force")[0] == 1
+
+
+def test_an_input_is_never_replaced(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    mine = shutil.copy(saved / "healthy.json", tmp_path / "mine.json")
+    before = Path(mine).read_bytes()
+    for flag in ("--json", "--markdown", "--junit"):
+        code, _, err = ran(capsys, "gate", mine, saved / "slow_rank.json", flag, mine, "--force")
+        assert code == 2 and "is an input" in err
+    assert Path(mine).read_bytes() == before
+
+
+def test_the_gate_loads_no_chart_library():
+    """A gate in CI never pays for HoloViews."""
+    code = (
+        "import sys; from traceview.cli import entry; "
+        f"entry(['gate', {HEALTHY!r}, {HEALTHY!r}, '-q']); "
+        "print(sorted({'holoviews', 'bokeh', 'pandas'} & set(sys.modules)))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert shown.stdout.strip() == "[]"

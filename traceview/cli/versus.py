@@ -1,0 +1,127 @@
+"""What ``compare`` and ``gate`` share: two sides are read, compared, judged and written."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from traceview.cli import options, output
+from traceview.cli.progress import progress_of
+from traceview.errors import TraceviewError
+
+OUTPUTS = ("json_", "markdown", "junit")
+
+
+def sides(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Two sides, more runs of each, and how they are compared."""
+    for option in (
+        click.option(
+            "--also-baseline", multiple=True, metavar="PATH", help="Another run of the baseline. Repeatable."
+        ),
+        click.option(
+            "--also-candidate", multiple=True, metavar="PATH", help="Another run of the candidate. Repeatable."
+        ),
+        click.option(
+            "--threshold", "minimum", callback=_share, metavar="PERCENT", help="A smaller change passes [3%]."
+        ),
+        click.option(
+            "--run-noise",
+            callback=_noise,
+            metavar="PERCENT|FILE",
+            help="Spread of the step time from run to run, or the file of a calibration [1%].",
+        ),
+        click.option("--allow-different", is_flag=True, help="Compare runs that differ in kind."),
+        click.option("--json", "json_", metavar="FILE", help="Write it as JSON; '-' prints only JSON on stdout."),
+        click.option("--markdown", metavar="FILE", help="Write it as Markdown; '-' prints it."),
+        click.option("--step-range", metavar="REGEX", help="Host ranges that match are the steps."),
+        click.option("--force", is_flag=True, help="Overwrite outputs that exist."),
+        click.option("-v", "--verbose", is_flag=True, help="All tables in the terminal."),
+    ):
+        function = option(function)
+    return options.files(function)
+
+
+def _share(context: Any, param: Any, value: str | None) -> float | None:
+    """'3%' or '0.03' as a fraction."""
+    if value is None:
+        return None
+    text = value.strip()
+    try:
+        share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share < 1:
+        raise click.BadParameter(f"{text!r} is no share: write 3% or 0.03", context, param)
+    return share
+
+
+def _noise(context: Any, param: Any, value: str | None) -> float | None:
+    """A share, or the file of a calibration."""
+    looks_like_share = value is not None and value.strip().rstrip("%").replace(".", "", 1).isdigit()
+    return _share(context, param, value) if value is None or looks_like_share else read_calibration(value)
+
+
+def read_calibration(path: str) -> float:
+    """The spread that ``gate --calibrate`` wrote."""
+    import msgspec
+
+    from traceview.gate import Calibration
+
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=Calibration).run_noise
+    except OSError as error:
+        raise TraceviewError(f"{path}: {error.strerror}; write 1% or a file of `gate --calibrate`") from error
+    except msgspec.MsgspecError as error:
+        raise TraceviewError(f"{path}: no calibration ({error}); `gate --calibrate` writes one") from error
+
+
+def read(paths: tuple[str, ...], given: dict[str, Any]) -> list[Any]:
+    """The results of one side."""
+    from traceview import pipeline
+
+    with progress_of(quiet=given["quiet"] or given.get("json_") == "-") as progress:
+        return pipeline.load(
+            paths,
+            options.read_options(**given),
+            pipeline.StudyOptions(step_range=given["step_range"]),
+            cache=not given["no_cache"],
+            workers=given["workers"],
+            progress=progress,
+        )
+
+
+def judge(baseline: str, candidate: str, given: dict[str, Any]) -> tuple[Any, Any]:
+    """(what changed, what the gate says) of two sides."""
+    output.refuse_existing([given.get(name) for name in OUTPUTS], given["force"])
+    from traceview import compare, gate
+
+    old = read((baseline, *given["also_baseline"]), given)
+    new = read((candidate, *given["also_candidate"]), given)
+    given_paths = [baseline, candidate, *given["also_baseline"], *given["also_candidate"]]
+    sources = [s.path for r in (*old, *new) for s in r.run.sources]
+    output.refuse_sources([given.get(name) for name in OUTPUTS], [*given_paths, *sources])
+    changed = compare.compare(old, new, allow_different=given["allow_different"])
+    return changed, gate.decide(old, new, minimum=given["minimum"], run_noise=given["run_noise"])
+
+
+def write(changed: Any, decision: Any, given: dict[str, Any], words: dict[str, str] | None = None) -> None:
+    """Terminal, JSON and Markdown, as asked for."""
+    import msgspec
+
+    from traceview_reports import versus
+
+    silent = given["quiet"] or "-" in (given["json_"], given["markdown"])
+    if not silent:
+        color = sys.stdout.isatty()
+        sys.stdout.write(versus.render(changed, decision, words=words, color=color, verbose=given["verbose"]))
+    if given["json_"]:
+        output.write(given["json_"], msgspec.json.encode({"decision": decision, "comparison": changed}))
+    if given["markdown"]:
+        output.write(given["markdown"], versus.to_markdown(changed, decision, words).encode())
+    for name in OUTPUTS:
+        if given.get(name) and given[name] != "-" and not silent:
+            click.echo(f"wrote {given[name]}")
