@@ -262,5 +262,9 @@ def analyse(
     origins = origin(facts, ledger)
     used = sorted(set(step.tolist()))
     return Verdict(
-        facts, ledger, origins, clock, find(facts, ledger, origins, Clocks(clock.base, hosts, clock.clock), used)
+        facts,
+        ledger,
+        origins.by_rank,
+        clock,
+        find(facts, ledger, origins, Clocks(clock.base, hosts, clock.clock), used),
     )

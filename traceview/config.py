@@ -51,6 +51,8 @@ class Config:
     late_mads: float = 3.0
     late_min_collectives: int = 3  # of a rank; fewer have no scatter to judge by
     late_chance_errors: float = 5.0  # e.7: standard errors that the sum over the steps must be off the median rank
+    late_cost_share: float = 0.1  # e.7: of what the others lost to a rank in its worst step, or the step is not late
+    late_significance: float = 0.01  # e.7: P of so many late steps, if it were late as often as the ranks beside it
     last_significance: float = 0.01  # e.7: P of so many last arrivals by chance
     min_blame_share: float = 0.01
     min_own_share: float = 0.2  # e.7: origin / direct blame below which a rank only relays the lateness of others

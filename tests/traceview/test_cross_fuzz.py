@@ -63,7 +63,7 @@ def everything(rows, hosts, anchored):
     owed = origin(facts, ledger)
     used = sorted({k for k in step.tolist() if k >= 0})
     verdict = find(facts, ledger, owed, Clocks(clock.base, hosts, clock.clock), used)
-    return table, found, waited, ledger, owed, verdict, critical_path(facts, clock.base, used)
+    return table, found, waited, ledger, owed.by_rank, verdict, critical_path(facts, clock.base, used)
 
 
 hosts_of = st.sampled_from([["a"] * 5, ["a", "a", "b", "b", "b"], list("abcde")])

@@ -12,8 +12,9 @@ from traceview.analysis.blame import Ledger, Stretches, charges
 from traceview.analysis.groups import Columns
 from traceview.analysis.lateness import WAIT, Arrivals, arrivals, fixed_reference, terms
 from traceview.analysis.leaftime import SegmentSource
+from traceview.analysis.p2p import components
 from traceview.analysis.shares import whole
-from traceview.analysis.types import P2P, Floats, Ints, Matches, Tokens, WaitPieces, Windows
+from traceview.analysis.types import P2P, Bools, Floats, Ints, Matches, Tokens, WaitPieces, Windows
 from traceview.analysis.waits import Waits
 
 HOPS = 64  # a chain of waits longer than this keeps its rest where it is
@@ -48,35 +49,97 @@ class Facts:
     tokens: Tokens | None = None
 
 
-def origin(facts: Facts, ledger: Ledger) -> Ints:
-    """Origin blame by rank; sums to the direct blame. Each hop moves strictly back in time, so it ends."""
+@dataclass(frozen=True)
+class Origin:
+    """Blame where the lateness began, ns."""
+
+    by_rank: Ints
+    by_schedule: Ints
+    """part of it that sends handed on from a meeting of stages: the schedule of their pipeline, no fault (e.6)"""
+    by_step: Floats
+    """[rank, step - first step]"""
+    first_step: int
+
+    def __add__(self, other: Origin) -> Origin:
+        schedule, by_step = self.by_schedule + other.by_schedule, self.by_step + other.by_step
+        return Origin(self.by_rank + other.by_rank, schedule, by_step, self.first_step)
+
+
+def origin(facts: Facts, ledger: Ledger) -> Origin:
+    """Origin blame; sums to the direct blame. Each hop moves strictly back in time, so it ends."""
     return _follow(facts, ledger.row_ns, ledger.direct)
 
 
-def origin_at_least(facts: Facts, ledger: Ledger) -> Ints:
+def origin_at_least(facts: Facts, ledger: Ledger) -> Origin:
     """The same of what partly observed instances are owed at least; sums to ``ledger.at_least``."""
     return _follow(facts, ledger.row_at_least, ledger.at_least)
 
 
-def _follow(facts: Facts, row_ns: Floats, by_rank_ns: Ints) -> Ints:
+def _follow(facts: Facts, row_ns: Floats, by_rank_ns: Ints) -> Origin:
     """Amounts per collectives row, handed on to where the lateness began; by rank."""
-    c, total, ranks = facts.c, int(by_rank_ns.sum()), len(by_rank_ns)
+    total, ranks = int(by_rank_ns.sum()), len(by_rank_ns)
+    cells = _Cells.of(facts, ranks)
     if not total:
-        return np.zeros(ranks, np.int64)
+        return Origin(np.zeros(ranks, np.int64), np.zeros(ranks, np.int64), cells.grid(), cells.first)
     passing = _passing(facts, *late_rows(facts, row_ns))
     waits = _Waits.of(facts)
-    amount, settled = row_ns, np.zeros(ranks)
-    passer = c.rank[passing.row]
-    for hop in range(HOPS):
+    scheduled = meeting_of_stages(facts)[facts.c.group[passing.row]]
+    amount, settled, told = row_ns, cells.sums(row_ns), np.zeros(ranks)
+    for _ in range(HOPS):
         moved = amount[passing.row] * passing.share
-        settled += np.bincount(c.rank, amount, ranks)
-        if hop == HOPS - 1 or moved.sum() < 1.0 + TINY * total:
+        if moved.sum() < 1.0 + TINY * total:
             break
-        amount = _hand_on(facts, waits, passing, moved)
+        amount, by_message = _hand_on(facts, waits, passing, moved, scheduled)
+        told += by_message
         # waits that nobody can be named for stay with the late rank
         lost = max(moved.sum() - amount.sum(), 0.0)
-        settled -= np.bincount(passer, moved * (1 - lost / moved.sum()), ranks)
-    return whole(np.maximum(settled, 0.0), np.zeros(ranks, np.int64), np.array([total]))
+        settled += cells.sums(amount) - cells.grid(passing.row, moved * (1 - lost / moved.sum()))
+    settled = np.maximum(settled, 0.0)
+    by_rank = whole(settled.sum(axis=1), np.zeros(ranks, np.int64), np.array([total]))
+    return Origin(by_rank, np.minimum(np.rint(told).astype(np.int64), by_rank), settled, cells.first)
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Rank and step of collectives rows."""
+
+    rank: Ints
+    step: Ints
+    first: int
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, facts: Facts, ranks: int) -> _Cells:
+        step = facts.step_of_row
+        first = int(step.min(initial=0))
+        return cls(facts.c.rank, step, first, (ranks, int(step.max(initial=0)) - first + 1))
+
+    def sums(self, amount: Floats) -> Floats:
+        """Amounts of all rows by rank and step."""
+        rows = np.flatnonzero(amount)
+        return self.grid(rows, amount[rows])
+
+    def grid(self, rows: Ints | None = None, amount: Floats | None = None) -> Floats:
+        """Amounts of some rows by rank and step."""
+        if rows is None:
+            return np.zeros(self.shape)
+        cell = self.rank[rows] * self.shape[1] + (self.step[rows] - self.first)
+        out: Floats = np.bincount(cell, amount, self.shape[0] * self.shape[1]).astype(np.float64, copy=False)
+        return out.reshape(self.shape)
+
+
+def meeting_of_stages(facts: Facts) -> Bools:
+    """Per group, and False at the end: two members are in one pipeline, so they meet at different places of it."""
+    c, partners = facts.c, facts.waited.instances.partners
+    peer = np.maximum(partners.sender, partners.receiver)
+    rows = np.flatnonzero(peer >= 0)
+    pipeline = components(int(c.rank.max(initial=-1)) + 1, c.rank[rows], c.rank[peer[rows]])
+    out = np.zeros(len(c.groups) + 1, np.bool_)
+    for i, g in enumerate(c.groups):
+        members = [pipeline[r] for r in g.members if r < len(pipeline)]
+        out[i] = len(set(members)) < len(members)
+    out[-1] = len(rows) > 0  # rows without a group: of the whole world
+    return out
 
 
 def late_rows(facts: Facts, owed: Floats) -> tuple[Ints, Ints]:
@@ -150,26 +213,40 @@ class _Waits:
         return cls(Stretches.of(m, row, start, end), head, until)
 
 
-def _hand_on(facts: Facts, waits: _Waits, passing: _Passing, moved: Floats) -> Floats:
-    """Amounts per row after one hop: each passing row spreads its share over its own waits in P, by their length."""
+def _hand_on(
+    facts: Facts, waits: _Waits, passing: _Passing, moved: Floats, scheduled: Bools
+) -> tuple[Floats, Floats]:
+    """(amounts per row after one hop, part by rank that messages handed on from ``scheduled`` passing rows).
+
+    Each passing row spreads its share over its own waits in P, by their length.
+    """
     c, found, own = facts.c, facts.waited.instances, waits.stretches
-    out = np.zeros(len(c))
+    out, by_message = np.zeros(len(c)), np.zeros(int(c.rank.max()) + 1)
     low, high = _ranges(c, waits, passing)
     length = waits.until[high] - waits.until[low]
     rate = np.where(length > 0, moved / np.maximum(length, 1), 0.0)
-    each = np.zeros(len(own.row) + 1)
-    np.add.at(each, low, rate)
-    np.subtract.at(each, high, rate)
-    np.cumsum(each, out=each)
+    each = _over(low, high, rate, len(own.row))
+    by_schedule = _over(low, high, rate * scheduled, len(own.row)) if scheduled.any() else each
     for some, owed, at in own.blocks(c, found):
         keep = each[at] > RATE
         weight, owed, at = each[at][keep], owed.take(keep), at[keep]
         point = facts.waited.phases.sub[owed.row] == P2P
         if point.any():
             row, peer = owed.row[point], late_peer(facts, owed.row[point])
-            np.add.at(out, np.where(peer >= 0, peer, row), weight[point] * (own.end - own.start)[at[point]])
+            to, ns = np.where(peer >= 0, peer, row), (own.end - own.start)[at[point]]
+            np.add.at(out, to, weight[point] * ns)
+            if scheduled.any():
+                by_message += np.bincount(c.rank[to], by_schedule[at[point]] * ns, len(by_message))
         np.add.at(out, *charges(found, some, owed.take(~point), weight[~point]))
-    return out
+    return out, by_message
+
+
+def _over(low: Ints, high: Ints, rate: Floats, count: int) -> Floats:
+    """Per wait: the sum of the rates whose range [low, high) holds it."""
+    each = np.zeros(count + 1)
+    np.add.at(each, low, rate)
+    np.subtract.at(each, high, rate)
+    return np.cumsum(each, out=each)
 
 
 def _ranges(c: Columns, waits: _Waits, passing: _Passing) -> tuple[Ints, Ints]:

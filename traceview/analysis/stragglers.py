@@ -11,10 +11,11 @@ from traceview import units
 from traceview.analysis.blame import Ledger
 from traceview.analysis.cause import Cause, explain, sentence
 from traceview.analysis.groups import KIND, Columns
-from traceview.analysis.lateshare import Lateness, lateness, step_lengths
+from traceview.analysis.lateshare import Lateness, lateness
 from traceview.analysis.match import K4
-from traceview.analysis.origin import Facts, origin_at_least
+from traceview.analysis.origin import Facts, Origin, origin_at_least
 from traceview.analysis.places import places
+from traceview.analysis.suspects import suspects
 from traceview.analysis.tally import Tally, tally
 from traceview.analysis.timebase import TimeBase
 from traceview.analysis.types import Floats, Ints
@@ -60,57 +61,26 @@ class Clocks:
 
 
 def find(
-    facts: Facts, ledger: Ledger, origin: Ints, clocks: Clocks, used: list[int], config: Config = DEFAULT
+    facts: Facts, ledger: Ledger, origin: Origin, clocks: Clocks, used: list[int], config: Config = DEFAULT
 ) -> Stragglers:
-    """Stragglers of the steps ``used``. ``origin``: origin blame by rank (``origin.origin``)."""
+    """Stragglers of the steps ``used``. ``origin``: where the blame began (``origin.origin``)."""
     c = facts.c
     arrived = tally(facts, clocks.base, np.array(sorted(used), np.int64), config)
-    late = lateness(facts, arrived, used, config)
     blamed = origin + origin_at_least(facts, ledger)
-    need = 2 if len(used) >= 3 else 1
-    steps_late = late.late.sum(axis=1)
-    enough = blamed >= config.min_blame_share * _waiter_time(facts, ledger, used)
-    own = blamed >= config.min_own_share * (ledger.direct + ledger.at_least)
-    fit = (steps_late >= need) & enough & own & (blamed > 0) & (late.clear > 0)
-    listed = np.flatnonzero(fit & late.real)
-    order = listed[np.lexsort((listed, -blamed[listed]))]
+    found = suspects(facts, ledger, blamed, lateness(facts, arrived, used, config), used, config)
+    late, listed = found.late, found.listed
+    order = listed[np.lexsort((listed, -blamed.by_rank[listed]))]
     view = _View(facts, ledger, late, clocks, len(used), config)
-    rows, relays = _without_relays([_row(view, r, int(blamed[r])) for r in order.tolist()])
+    rows, relays = _without_relays([_row(view, r, int(blamed.by_rank[r])) for r in order.tolist()])
     place = places({row.rank for row in rows}, clocks.hosts, c, config)
     for row in rows:
         row.place = place[row.rank]
-    notes = _notes(late, listed, np.flatnonzero(fit & ~late.real))
+    notes = _notes(late, listed, found.doubtful)
     if relays:
         notes.append(f"{_who(relays)} came late after waiting for others: no culprit, whatever the others lost to it")
     steps, known = sorted(used), np.argwhere(~np.isnan(late.ns)).tolist()
     cells = {(r, steps[k]): int(late.ns[r, k]) for r, k in known}
     return Stragglers(rows, _blame_rows(ledger, origin, clocks), _arrivals(c, arrived), notes, cells)
-
-
-def _waiter_time(facts: Facts, ledger: Ledger, used: list[int]) -> Floats:
-    """Per rank: time in the used steps of the ranks that waited and share a group with it."""
-    c = facts.c
-    ranks = len(ledger.direct)
-    total = float(step_lengths(facts, np.array(sorted(used), np.int64)).sum())
-    waiting = np.zeros(ranks, np.bool_)
-    waiting[: len(ledger.waited)] = ledger.waited > 0
-    peers: list[set[int]] = [set() for _ in range(ranks)]
-    for g in c.groups:
-        seen = {r for r in g.members if r < ranks}
-        if len(seen) > 64:  # big groups are counted, not listed
-            continue
-        for r in seen:
-            peers[r] |= seen
-    out = np.zeros(ranks)
-    for r, others in enumerate(peers):
-        out[r] = sum(waiting[o] for o in others if o != r)
-    for g in c.groups:
-        seen_array = np.array([r for r in g.members if r < ranks], np.int64)
-        if len(seen_array) > 64:
-            out[seen_array] = np.maximum(out[seen_array], waiting[seen_array].sum() - waiting[seen_array])
-    none = out == 0  # no group facts, or only missing peers: all who wait
-    out[none] = waiting.sum() - waiting[none]
-    return np.maximum(out, 1) * total
 
 
 @dataclass(frozen=True)
@@ -249,19 +219,20 @@ def _notes(late: Lateness, listed: Ints, doubtful: Ints) -> list[str]:
     return out
 
 
-def _blame_rows(ledger: Ledger, origin: Ints, clocks: Clocks) -> list[BlameRow]:
+def _blame_rows(ledger: Ledger, origin: Origin, clocks: Clocks) -> list[BlameRow]:
     """The ledger, a row for every rank that was waited for or waited; sums to the blamed straggler wait."""
-    some = ledger.direct + origin + ledger.inclusive + ledger.waited > 0
+    some = ledger.direct + origin.by_rank + ledger.inclusive + ledger.waited > 0
     return [
         BlameRow(
             rank=r,
             host=clocks.hosts.get(r, ""),
             blame_ns=int(ledger.direct[r]),
-            origin_blame_ns=int(origin[r]),
+            origin_blame_ns=int(origin.by_rank[r]),
             blame_inclusive_ns=int(ledger.inclusive[r]),
             last_ns=int(ledger.last[r]),
             marginal_ns=int(ledger.marginal[r]),
             waited_ns=int(ledger.waited[r]),
+            by_schedule_ns=int(origin.by_schedule[r]),
         )
         for r in np.flatnonzero(some).tolist()
     ]

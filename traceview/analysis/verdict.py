@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from traceview import units
 from traceview.analysis.findings.common import has_gpu, per_step, record_again, step_ns
+from traceview.analysis.findings.pipeline_bubble import bubble
 from traceview.config import Config
 from traceview.result import Finding, Result, Verdict
 
@@ -144,8 +145,8 @@ def _rule_outs(result: Result, config: Config, first: Finding | None = None) -> 
 def _healthy(result: Result, coverage: str, config: Config, blind: float) -> Verdict:
     compute = per_step(result, "compute", "gpu_opaque") / step_ns(result)
     limit = units.share(config.finding_min_share)
-    bubble = per_step(result, "comm_wait.p2p") / step_ns(result)
-    schedule = f", {units.share(bubble)} the bubble of its pipeline" if bubble > config.finding_min_share else ""
+    share = bubble(result) / step_ns(result)
+    schedule = f", {units.share(share)} the bubble of its pipeline" if share > config.finding_min_share else ""
     return Verdict(
         headline=f"Healthy: {units.share(compute)} of the captured steps is compute{schedule}, "
         f"nothing else costs over {limit}",

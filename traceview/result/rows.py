@@ -137,6 +137,8 @@ class BlameRow(msgspec.Struct):
     marginal_ns: int
     waited_ns: int
     """what this rank itself lost waiting (exposed, nxn)"""
+    by_schedule_ns: int = 0
+    """part of ``origin_blame_ns`` that sends handed on from a meeting of stages: the schedule of their pipeline"""
 
 
 class BlamePlaceRow(msgspec.Struct):

@@ -19,8 +19,8 @@ def find(result: Result, config: Config) -> list[Finding]:
     """What balancing would give at best (METHODS h.1), beside the listed stragglers."""
     total = sum(b.origin_blame_ns for b in result.blame)
     named = {s.rank for s in result.straggler_rows}
-    rest = sorted((b for b in result.blame if b.rank not in named), key=lambda b: -b.origin_blame_ns)
-    left = sum(b.origin_blame_ns for b in rest)
+    rest = sorted((b for b in result.blame if b.rank not in named), key=lambda b: -own_ns(b))
+    left = sum(own_ns(b) for b in rest)
     if not left or not result.window_rows:
         return []
     saving = per_step(result, "comm_wait.nxn") * left // total
@@ -37,7 +37,7 @@ def find(result: Result, config: Config) -> list[Finding]:
             basis="mean exposed wait that no listed straggler and no uneven experts explain; balancing could save "
             "all of it at best",
             confidence="likely",
-            evidence=[f"rank {b.rank}: {units.share(b.origin_blame_ns / total)} of the blame" for b in rest[:3]],
+            evidence=[f"rank {b.rank}: {units.share(own_ns(b) / total)} of the blame" for b in rest[:3]],
             advice=advice,
             where=worst(result, "comm_wait.nxn"),
             owner="model code",
@@ -46,9 +46,14 @@ def find(result: Result, config: Config) -> list[Finding]:
     ]
 
 
+def own_ns(row: BlameRow) -> int:
+    """Origin blame without what the schedule of a pipeline explains."""
+    return row.origin_blame_ns - row.by_schedule_ns
+
+
 def _words(result: Result, rest: list[BlameRow], left: int, config: Config) -> tuple[str, str]:
     first = rest[0]
-    if first.origin_blame_ns > config.one_rank_share * left:
+    if own_ns(first) > config.one_rank_share * left:
         return (
             f"mostly for rank {first.rank}, on too little evidence to call it a straggler",
             f"Capture more steps (here {len(result.run.steps.used)}): chance and clock error cannot be excluded yet.",

@@ -7,7 +7,10 @@ from traceview.analysis.findings.common import matters, of_step, per_step, step_
 from traceview.config import Config
 from traceview.result import Finding, Result
 
-_EVEN = "exposed send/recv waiting beyond the bubble of an even 1F1B schedule, (p-1)/(m+p-1) of the step"
+_EVEN = (
+    "exposed waiting for messages, or for ranks that waited for them, beyond the bubble of an even 1F1B schedule, "
+    "(p-1)/(m+p-1) of the step"
+)
 _REPLAY = "exposed send/recv waiting that a replay of the steps with equal op times does not have"
 
 
@@ -27,14 +30,20 @@ def ideal_bubble(result: Result) -> float:
     return sum(shares) / len(shares) if shares else 0.0
 
 
+def bubble(result: Result) -> int:
+    """Mean ns per rank and step: waiting on messages, and on ranks that only the schedule of a pipeline made late."""
+    schedule = sum(b.by_schedule_ns for b in result.blame) // max(len(result.window_rows), 1)
+    return per_step(result, "comm_wait.p2p") + schedule
+
+
 def find(result: Result, config: Config) -> list[Finding]:
     """Exposed point-to-point waiting that an even schedule would not have.
 
     The replay tells it apart; where it cannot, or finds too little, the formula of an even schedule does.
     """
-    waits, ideal = per_step(result, "comm_wait.p2p"), ideal_bubble(result)
-    straggler = _metric(result, "pipeline_straggler")
+    ideal, straggler = ideal_bubble(result), _metric(result, "pipeline_straggler")
     by_replay = matters(result, straggler, config.finding_min_share)
+    waits = per_step(result, "comm_wait.p2p") if by_replay else bubble(result)
     saving = straggler if by_replay and straggler else waits - round(ideal * step_ns(result))
     if not matters(result, saving, config.finding_min_share):
         return []
