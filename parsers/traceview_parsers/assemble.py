@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -17,15 +17,19 @@ from traceview_parsers.ranks import assign
 # Ranks of one job record at about the same time; hosts may disagree on what the time is, but not by this.
 MAX_GAP_NS = 600 * 1_000_000_000
 _ABSOLUTE_NS = 10**17
+SESSION = "session_start_ns"
+"""Fact of a source: when the recording session of its report began, UTC, ns."""
 
 
 def assemble(name: str, parts: Sequence[Part], logs: list[Part], rank_regex: str | None) -> Run:
     """A ``Run`` of the parts. Raises TraceviewError where they are of more than one job or claim the same rank."""
     run = Run(name=name, parts={}, logs=logs)
+    parts = _one_export(parts, run.problems)
     run.problems += assign(parts, rank_regex)
     run.world_size = _world_size(parts)
     run.problems += _own_clocks(parts)
     parts = _without_copies(parts, run.problems)
+    parts = _one_format(parts, run.problems)
     _one_job(parts)
     parts = _one_cycle(parts, run.problems)
     by_rank = _by_rank(parts)
@@ -88,6 +92,75 @@ def _own_clocks(parts: Sequence[Part]) -> list[str]:
         part.meta.host = None
     paths = ", ".join(p.meta.source.path for p in relative[:3])
     return [f"{len(relative)} files have times from an unknown start, others absolute ones: {paths}"]
+
+
+def _one_export(parts: Sequence[Part], problems: list[str]) -> list[Part]:
+    """Of several exports of one report, per process the whole one, that with most GPU records, then the first.
+
+    A report is known by the time at which its session began, to the nanosecond.
+    """
+    best: dict[tuple[object, ...], Part] = {}
+    for number, part in enumerate(parts):
+        m = part.meta
+        session = m.source.facts.get(SESSION)
+        key = (session, m.host, m.pid) if session else (number,)
+        known = best.get(key)
+        if known is not None and known.meta.source.path == m.source.path:
+            key = (number,)  # two processes of one file are not two exports
+            known = None
+        if known is None or _worth(part) > _worth(known):
+            best[key] = part
+    kept = {id(p) for p in best.values()}
+    left = [p for p in parts if id(p) not in kept]
+    gone = dict.fromkeys(p.meta.source.path for p in left)
+    for path in gone:
+        problems.append(f"{path} is another export of a report that is here too: its {_count(left, path)} left out")
+    return [p for p in parts if id(p) in kept]
+
+
+def _worth(part: Part) -> tuple[bool, int, bool]:
+    m = part.meta
+    return not m.source.truncated, m.rows.get("gpu_ops", 0), m.rank is not None
+
+
+def _count(parts: Sequence[Part], path: str) -> str:
+    number = sum(p.meta.source.path == path for p in parts)
+    return "process is" if number == 1 else f"{number} processes are"
+
+
+def _one_format(parts: list[Part], problems: list[str]) -> list[Part]:
+    """Of a rank that is recorded at the same time in two formats, the format that most ranks have; on a tie
+    PyTorch's, which tells groups and sequence numbers."""
+    by_rank = _by_rank(parts)
+    count = Counter(f for found in by_rank.values() for f in {p.meta.source.format for p in found})
+    left: list[Part] = []
+    for found in by_rank.values():
+        for part in found:
+            rivals = [p for p in found if p.meta.source.format != part.meta.source.format and _together(p, part)]
+            own = part.meta.source.format
+            if any(_rank_of(p.meta.source.format, count) > _rank_of(own, count) for p in rivals):
+                left.append(part)
+    if not left:
+        return parts
+    ranks = sorted({p.meta.rank or 0 for p in left})
+    used = sorted({p.meta.source.format for r in ranks for p in by_rank[r]} - {p.meta.source.format for p in left})
+    which = f"ranks {as_ranges(ranks)} are" if len(ranks) > 1 else f"rank {ranks[0]} is"
+    paths = list(dict.fromkeys(p.meta.source.path for p in left))
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    problems.append(
+        f"{which} given in two formats: {', '.join(used)} is used, which most ranks have (on a tie the one "
+        f"that tells more); left out: {', '.join(paths[:3])}{more}"
+    )
+    gone = {id(p) for p in left}
+    return [p for p in parts if id(p) not in gone]
+
+
+def _rank_of(name: str, count: Counter[str]) -> tuple[int, bool]:
+    return count[name], name == "kineto"
+
+
+def _together(a: Part, b: Part) -> bool:
+    return len(_clusters([a, b], 0)) == 1
 
 
 def _without_copies(parts: Sequence[Part], problems: list[str]) -> list[Part]:

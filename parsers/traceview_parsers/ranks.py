@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,7 +33,10 @@ def assign(parts: Sequence[Part], rank_regex: str | None) -> list[str]:
         _by_user(parts, rank_regex)
         return notes
     notes += _ranks_of_a_part_of_the_job(parts)
-    open_ = [p for p in parts if p.meta.rank is None]
+    _of_known_processes(parts)
+    files = Counter(p.meta.source.path for p in parts)
+    # the name of a file that holds several processes is the rank of none
+    open_ = [p for p in parts if p.meta.rank is None and files[p.meta.source.path] == 1]
     if open_:
         for part, rank in zip(open_, _from_names([Path(p.meta.source.path) for p in open_]), strict=True):
             if rank is not None:
@@ -44,9 +48,12 @@ def assign(parts: Sequence[Part], rank_regex: str | None) -> list[str]:
         part.meta.rank, part.meta.rank_source = next(free), "order"
     if len(parts) > 1 and rest:
         first, last = rest[0].meta, rest[-1].meta
+        one = first.source.path == last.source.path
+        order, names = ("process ids", _pid) if one and first.pid is not None else ("paths", _process)
+        better = "NCCL's payloads tell better (--include-blobs=true)" if one else "--rank-regex tells better"
         notes.append(
-            f"no rank is told for {len(rest)} of {len(parts)} processes: numbered in order of their paths, "
-            f"{_process(first)} is {first.rank}, {_process(last)} is {last.rank}; --rank-regex tells better"
+            f"no rank is told for {len(rest)} of {len(parts)} processes: numbered in order of their {order}, "
+            f"{names(first)} is {first.rank}, {names(last)} is {last.rank}; {better}"
         )
     return notes
 
@@ -70,8 +77,31 @@ def _ranks_of_a_part_of_the_job(parts: Sequence[Part]) -> list[str]:
     return []
 
 
+def _of_known_processes(parts: Sequence[Part]) -> None:
+    """A process whose rank another format tells has that rank: same process id, no other host, at the same time."""
+    known = [p.meta for p in parts if p.meta.rank is not None and p.meta.pid is not None]
+    for part in parts:
+        own = part.meta
+        if own.rank is not None or own.pid is None:
+            continue
+        found = {
+            m.rank
+            for m in known
+            if m.pid == own.pid
+            and m.source.format != own.source.format
+            and (m.host == own.host or None in (m.host, own.host))
+            and _overlap(m, own)
+        }
+        if len(found) == 1:
+            own.rank, own.rank_source = found.pop(), "process"
+
+
 def _overlap(a: PartMeta, b: PartMeta) -> bool:
     return (a.cover_start or 0) <= (b.cover_end or 0) and (b.cover_start or 0) <= (a.cover_end or 0)
+
+
+def _pid(meta: PartMeta) -> str:
+    return f"pid {meta.pid}"
 
 
 def _process(meta: PartMeta) -> str:

@@ -168,13 +168,3 @@ def test_reports_without_payloads_are_not_matched_where_there_are_several(tmp_pa
     mixed = tv.analyze(tv.open([*kineto[:2], *reports[2:]], cache=False))
     assert not any(m.matched for m in mixed.matching if m.members != "0-1")
     assert any("tell no groups, the others several" in w for w in mixed.quality.warnings)
-
-
-def test_a_run_may_mix_formats_but_not_ranks(tmp_path: Path) -> None:
-    sim = simulate(Job(ranks=2, steps=3))
-    kineto = write_kineto(sim, tmp_path / "k")
-    reports = write_nsight(sim, tmp_path / "n", per="rank")
-    run = tv.open([kineto[0], reports[1]], cache=False)
-    assert run.ranks == [0, 1] and tv.analyze(run).run.missing_ranks == []
-    with pytest.raises(tv.TraceviewError, match=r"rank 1 is claimed by 2 files"):
-        tv.open([*kineto, reports[1]], cache=False)

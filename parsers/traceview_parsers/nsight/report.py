@@ -101,6 +101,7 @@ def _clock(report: Report, source: Source) -> None:
     starts = [e for e in told if 0 < e < 4 * 10**18]  # before 2096
     if starts:
         report.epoch = starts[0]
+        report.facts["session_start_ns"] = str(starts[0])
     else:
         report.warnings.append("the file has no UTC time of its session start: times are relative to it")
     spans = [d for (d,) in source.rows("ANALYSIS_DETAILS", ("duration",)) if isinstance(d, int) and d > 0]
