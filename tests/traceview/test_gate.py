@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from traceview import gate
+from traceview.analysis import statistics as stats
 from traceview.errors import TraceviewError
-from traceview.gate import stats
 from traceview.result import Result
 
 from .results import MS, result, window

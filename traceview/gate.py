@@ -1,4 +1,4 @@
-"""PASS, FAIL or INCONCLUSIVE: is a candidate slower than its baseline by more than chance (METHODS i.2 to i.4)?"""
+"""The gate: is a candidate slower than its baseline by more than chance (METHODS i.2 to i.4)?"""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 
 from traceview import units
+from traceview.analysis.statistics import Shift, paired, t_quantile, t_tail, unpaired
 from traceview.config import DEFAULT, Config
 from traceview.errors import TraceviewError
-from traceview.gate.stats import Shift, paired, t_quantile, t_tail, unpaired
 from traceview.result import Result
 
 Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
