@@ -13,7 +13,6 @@ from traceview.cli.progress import progress_of
 
 
 @click.command(short_help="Where the time of a run went: verdict, HTML report, JSON, tables.")
-@options.reading
 @click.option("-o", "--output", "html", metavar="FILE", help="Write the HTML report.")
 @click.option("--json", "json_", metavar="FILE", help="Write the result as JSON; '-' prints only JSON on stdout.")
 @click.option("--markdown", metavar="FILE", help="Write the verdict as Markdown; '-' prints it.")
@@ -30,6 +29,7 @@ from traceview.cli.progress import progress_of
 @click.option("--no-charts", is_flag=True, help="Leave the analytic charts out of the report (smaller, faster).")
 @click.option("--force", is_flag=True, help="Overwrite outputs that exist.")
 @click.option("-v", "--verbose", is_flag=True, help="All tables in the terminal.")
+@options.reading
 def analyze(paths: tuple[str, ...], **given: Any) -> int:
     """Read the traces of one run (files, folders, globs) and say where every step's time went.
 

@@ -14,11 +14,11 @@ from traceview.errors import TraceviewError
 
 
 @click.command(short_help="An aligned, annotated window for ui.perfetto.dev.")
-@options.reading
 @click.option("-o", "--output", "out", required=True, metavar="FILE", help="Chrome JSON; gzip if it ends in .gz.")
 @click.option("--ranks", metavar="0-3,7", help="Only these ranks [default: all].")
 @click.option("--step", type=int, help="The window of this step [default: the slowest used step].")
 @click.option("--force", is_flag=True, help="Overwrite an output that exists.")
+@options.reading
 def export(paths: tuple[str, ...], **given: Any) -> int:
     """Write one step of the run as a trace that Perfetto opens: aligned clocks, waiting apart from transfer.
 

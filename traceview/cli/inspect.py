@@ -11,9 +11,9 @@ from traceview.cli.progress import progress_of
 
 
 @click.command(short_help="What is in these files, and what a full verdict lacks.")
-@options.reading
 @click.option("--json", "json_", metavar="FILE", help="Write the same as JSON; '-' prints only JSON on stdout.")
 @click.option("--force", is_flag=True, help="Overwrite outputs that exist.")
+@options.reading
 def inspect(paths: tuple[str, ...], **given: Any) -> int:
     """Look at traces and logs without analysing them.
 

@@ -15,29 +15,31 @@ def reading(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def files(function: Callable[..., Any]) -> Callable[..., Any]:
     """How files are read."""
-    for option in (
-        click.option("--rank-regex", metavar="REGEX", help="Take the rank from the path: first group of REGEX."),
-        click.option(
-            "--data-range",
-            "data_names",
-            multiple=True,
-            metavar="REGEX",
-            help="A host range whose name matches is data loading. Repeatable.",
-        ),
-        click.option(
-            "--with-python", is_flag=True, help="Keep python_function events (with_stack traces grow a lot)."
-        ),
-        click.option(
-            "--convert", is_flag=True, help="Run `nsys export` on raw .nsys-rep files, if nsys is installed."
-        ),
-        click.option("--no-cache", is_flag=True, help="Neither use nor fill the ingest cache."),
-        click.option(
-            "--workers", type=click.IntRange(1), help="Processes that read files [default: by size and cores]."
-        ),
-        click.option(
-            "-q", "--quiet", is_flag=True, help="No progress, no verdict: only errors and the files asked for."
-        ),
-        click.option("--debug", is_flag=True, help="Show a traceback on errors."),
+    for option in reversed(  # decorators apply from the last to the first
+        (
+            click.option("--rank-regex", metavar="REGEX", help="Take the rank from the path: first group of REGEX."),
+            click.option(
+                "--data-range",
+                "data_names",
+                multiple=True,
+                metavar="REGEX",
+                help="A host range whose name matches is data loading. Repeatable.",
+            ),
+            click.option(
+                "--with-python", is_flag=True, help="Keep python_function events (with_stack traces grow a lot)."
+            ),
+            click.option(
+                "--convert", is_flag=True, help="Run `nsys export` on raw .nsys-rep files, if nsys is installed."
+            ),
+            click.option("--no-cache", is_flag=True, help="Neither use nor fill the ingest cache."),
+            click.option(
+                "--workers", type=click.IntRange(1), help="Processes that read files [default: by size and cores]."
+            ),
+            click.option(
+                "-q", "--quiet", is_flag=True, help="No progress, no verdict: only errors and the files asked for."
+            ),
+            click.option("--debug", is_flag=True, help="Show a traceback on errors."),
+        )
     ):
         function = option(function)
     return function

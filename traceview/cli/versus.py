@@ -17,31 +17,34 @@ OUTPUTS = ("json_", "markdown", "junit")
 
 def sides(function: Callable[..., Any]) -> Callable[..., Any]:
     """Two sides, more runs of each, and how they are compared."""
-    for option in (
-        click.option(
-            "--also-baseline", multiple=True, metavar="PATH", help="Another run of the baseline. Repeatable."
-        ),
-        click.option(
-            "--also-candidate", multiple=True, metavar="PATH", help="Another run of the candidate. Repeatable."
-        ),
-        click.option(
-            "--threshold", "minimum", callback=_share, metavar="PERCENT", help="A smaller change passes [3%]."
-        ),
-        click.option(
-            "--run-noise",
-            callback=_noise,
-            metavar="PERCENT|FILE",
-            help="Spread of the step time from run to run, or the file of a calibration [1%].",
-        ),
-        click.option("--allow-different", is_flag=True, help="Compare runs that differ in kind."),
-        click.option("--json", "json_", metavar="FILE", help="Write it as JSON; '-' prints only JSON on stdout."),
-        click.option("--markdown", metavar="FILE", help="Write it as Markdown; '-' prints it."),
-        click.option("--step-range", metavar="REGEX", help="Host ranges that match are the steps."),
-        click.option("--force", is_flag=True, help="Overwrite outputs that exist."),
-        click.option("-v", "--verbose", is_flag=True, help="All tables in the terminal."),
+    function = options.files(function)
+    for option in reversed(  # decorators apply from the last to the first
+        (
+            click.option(
+                "--also-baseline", multiple=True, metavar="PATH", help="Another run of the baseline. Repeatable."
+            ),
+            click.option(
+                "--also-candidate", multiple=True, metavar="PATH", help="Another run of the candidate. Repeatable."
+            ),
+            click.option(
+                "--threshold", "minimum", callback=_share, metavar="PERCENT", help="A smaller change passes [3%]."
+            ),
+            click.option(
+                "--run-noise",
+                callback=_noise,
+                metavar="PERCENT|FILE",
+                help="Spread of the step time from run to run, or the file of a calibration [1%].",
+            ),
+            click.option("--allow-different", is_flag=True, help="Compare runs that differ in kind."),
+            click.option("--json", "json_", metavar="FILE", help="Write it as JSON; '-' prints only JSON on stdout."),
+            click.option("--markdown", metavar="FILE", help="Write it as Markdown; '-' prints it."),
+            click.option("--step-range", metavar="REGEX", help="Host ranges that match are the steps."),
+            click.option("--force", is_flag=True, help="Overwrite outputs that exist."),
+            click.option("-v", "--verbose", is_flag=True, help="All tables in the terminal."),
+        )
     ):
         function = option(function)
-    return options.files(function)
+    return function
 
 
 def _share(context: Any, param: Any, value: str | None) -> float | None:
