@@ -13,7 +13,6 @@ from traceview.errors import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_OK
 @click.command(short_help="PASS, FAIL or INCONCLUSIVE: is a candidate slower than its baseline?")
 @click.argument("baseline")
 @click.argument("candidate", required=False)
-@versus.sides
 @click.option("--junit", metavar="FILE", help="Write JUnit XML.")
 @click.option("--allow-inconclusive", is_flag=True, help="Exit with 0 where nothing can be decided.")
 @click.option(
@@ -22,6 +21,7 @@ from traceview.errors import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_OK
     help="Write how much the step time varies from run to run of BASELINE (a folder of results, or --also-baseline), "
     "for --run-noise.",
 )
+@versus.sides
 def gate(baseline: str, candidate: str | None, **given: Any) -> int:
     """Judge the step time of CANDIDATE against BASELINE, with the change explained by cause.
 
