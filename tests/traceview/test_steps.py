@@ -161,6 +161,13 @@ def test_without_any_sign_of_steps_there_is_one_window() -> None:
     assert "no statistics per step" in found.notes[0]
 
 
+def test_without_steps_the_ranges_that_recur_are_named() -> None:
+    rows = [("forward", 10 * i, 10 * i + 5) for i in range(3)] + [("io", 10 * i + 6, 10 * i + 8) for i in range(4)]
+    table = host(*(("annotation", start, end, MAIN, name) for name, start, end in [*rows, ("once", 0, 90)]))
+    (note,) = choose_marks(inputs(cover={0: (0, 95)}, ranges={0: table})).notes
+    assert note.endswith("; ranges that recur, one of which may be the step (--step-range): 'forward' 3, 'io' 4")
+
+
 @pytest.mark.parametrize("name", ["P1", "P1b", "P1c"])
 def test_period_is_that_of_the_step_not_of_the_layer(shared_dir: Path, name: str) -> None:
     case = next(p for p in load_extras(shared_dir)["period"] if p["id"] == name)

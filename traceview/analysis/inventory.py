@@ -80,7 +80,7 @@ def take(run: Run) -> Inventory:
         logs=[p.meta.source for p in run.logs],
         unread=run.unread,
         problems=run.problems,
-        lacks=[lack for test, lack in LACKS if test(run, ranks)] if ranks else [NO_TRACES],
+        lacks=_lacks(run, ranks) if ranks else [NO_TRACES],
         story=topology.story({t.name: run.log_tables(t) for t in LOG_TABLES}) if run.logs else [],
     )
 
@@ -139,6 +139,14 @@ LACKS: tuple[tuple[Test, Lack], ...] = (
         ),
     ),
     (
+        lambda run, ranks: any(p.meta.source.facts.get("osrt") == "no" for p in run.parts.values()),
+        Lack(
+            "calls of the operating system",
+            "what a thread waits for that launches nothing (reads, locks, polls)",
+            "nsys profile -t cuda,nvtx,osrt",
+        ),
+    ),
+    (
         lambda run, ranks: bool(run.missing_ranks),
         Lack("ranks", "what is waiting and what is transfer", "give the traces of all ranks of the job"),
     ),
@@ -169,6 +177,23 @@ LACKS: tuple[tuple[Test, Lack], ...] = (
 )
 
 
+# What to do where every rank was recorded by nsys: recipes of PyTorch would mislead.
+BY_NSYS = {
+    "GPU activity": "nsys profile -t cuda,nvtx,osrt",
+    "CPU activity": "nsys profile -t cuda,nvtx,osrt",
+    "steps": 'torch.cuda.nvtx.range_push(f"step {n}") and range_pop() around each, and -t cuda,nvtx; '
+    "--step-range REGEX takes ranges that are there",
+    "arguments of collectives (group, sizes)": "nsys export --include-blobs=true (NCCL 2.25 or newer)",
+}
+
+
+def _lacks(run: Run, ranks: list[RankContent]) -> list[Lack]:
+    found = [lack for test, lack in LACKS if test(run, ranks)]
+    if any(r.format != "nsight" for r in ranks):
+        return found
+    return [msgspec.structs.replace(lack, recipe=BY_NSYS.get(lack.what, lack.recipe)) for lack in found]
+
+
 def _lines(found: Inventory) -> list[str]:
     total = found.world_size if found.world_size is not None else "?"
     lines = [f"{found.name}: {len(found.ranks)} of {total} ranks" if found.ranks else f"{found.name}: no traces"]
@@ -177,8 +202,9 @@ def _lines(found: Inventory) -> list[str]:
     lines += [""] if found.ranks else []
     for r in found.ranks:
         marks = ", ".join(f"{n} {source} marks" for source, n in r.marks.items()) or "no step marks"
+        model = f" {r.device_name}" * bool(r.device_name)
         lines.append(
-            f"rank {r.rank} ({r.rank_source}){on_host(r.host)} {r.device_name}: {r.format} {r.schema_class}, "
+            f"rank {r.rank} ({r.rank_source}){on_host(r.host)}{model}: {r.format} {r.schema_class}, "
             f"{r.seconds:.3g} s, {r.gpu_ops:,} GPU records ({r.launched:,} with launch), "
             f"{r.collectives:,} collectives ({r.collectives_with_args:,} with arguments), "
             f"{r.host_ranges:,} host ranges, {marks}"

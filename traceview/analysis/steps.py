@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from traceview.analysis.marks import from_ranges, from_table, main_thread, stops
 from traceview.analysis.ops import NONE, ints
@@ -15,11 +16,14 @@ from traceview.analysis.stepjoin import joined
 from traceview.analysis.types import Ints, Marks
 from traceview.config import DEFAULT, Config
 from traceview.errors import TraceviewError
+from traceview.schema import HOST_KINDS, codes
 from traceview.schema.arrays import from_numpy
 from traceview.units import ranks as rank_list
 
 SOURCES = ("profiler_step", "range", "optimizer", "period", "all")
 FIRST = "first recorded step"
+_RECURS = 3
+_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -106,8 +110,27 @@ def _one_window(inputs: StepInputs) -> Marks:
         start=bounds[:, 0],
         end=bounds[:, 1],
         thread=np.array([main_thread(inputs.gpu_ops(r), inputs.host_ranges(r)) for r in ranks], np.int64),
-        notes=["no steps were found: one window over the whole record, no statistics per step"],
+        notes=["no steps were found: one window over the whole record, no statistics per step" + _recurring(inputs)],
     )
+
+
+def _recurring(inputs: StepInputs) -> str:
+    """Which ranges of the first rank may be steps: those that recur, the ones with most time first."""
+    if not inputs.cover:
+        return ""
+    table = inputs.host_ranges(min(inputs.cover))
+    marks = pl.DataFrame({n: pl.from_arrow(table[n]) for n in ("name", "start", "end")}).filter(
+        pl.Series(codes(table["kind"], HOST_KINDS) == HOST_KINDS.index("annotation"))
+    )
+    found = (
+        marks.group_by(pl.col("name").cast(pl.String))
+        .agg(pl.len().alias("n"), (pl.col("end") - pl.col("start")).sum().alias("ns"))
+        .filter(pl.col("n") >= _RECURS)
+        .sort("ns", "name", descending=(True, False))
+        .head(_SHOWN)
+    )
+    names = ", ".join(f"{name[:60]!r} {n}" for name, n, _ in found.rows())
+    return f"; ranges that recur, one of which may be the step (--step-range): {names}" if names else ""
 
 
 def _agree(marks: Marks, ranks: list[int]) -> Marks:

@@ -179,6 +179,8 @@ class ReportReader:
 
     def _facts(self) -> dict[str, str]:
         facts = dict(self.report.facts)
+        if not self.source.columns(host.OSRT):
+            facts["osrt"] = "no"
         if self.nvtx.domains:
             facts["nvtx_domains"] = ",".join(sorted(self.nvtx.domains))[:200]
         return facts

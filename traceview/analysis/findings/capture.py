@@ -56,7 +56,10 @@ def _how_to_record(result: Result) -> str:
     if not per_step(result, "idle_host", "idle_sync", "idle_data"):
         return f"Record CPU activity too ({record_again(result)}) and start the record before the step."
     ranges = "NVTX ranges" if recorded_by(result, "nsight") else "record_function, or record with_stack=True"
-    return f"The launching thread shows nothing in these gaps: mark what it does there with {ranges}."
+    advice = f"The launching thread shows nothing in these gaps: mark what it does there with {ranges}."
+    if any(s.facts.get("osrt") == "no" for s in result.run.sources):
+        advice = advice[:-1] + ", and record its waits too (nsys profile -t cuda,nvtx,osrt)."
+    return advice
 
 
 def _unclassified(result: Result, config: Config) -> list[Finding]:
