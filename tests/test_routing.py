@@ -13,6 +13,7 @@ import traceview as tv
 from simulator.job import ClockDrift, ClockOffset, Fault, Job, MissingRanks, Routing, SlowRank
 from simulator.kineto import write_kineto
 from simulator.network import GB, Network
+from simulator.nsight import write_nsight
 from simulator.simulate import simulate
 from traceview.result import Finding, Result
 from traceview_reports import views
@@ -184,6 +185,25 @@ def test_split_lists_that_are_cut_still_tell_the_totals() -> None:
     assert culprits(result) == {30: ("compute_more_work", "uneven")}
     assert result.experts[0].imbalance == pytest.approx(3.0 * 32 / 34, rel=0.001)
     assert all(c.size_class != "no size" for c in result.collective_rows if c.kind == "alltoallv")
+
+
+@pytest.mark.parametrize(("payload", "cause"), [("blob", "compute_more_work"), ("none", "unknown")])
+def test_nsight_tells_tokens_by_the_sends_and_receives_of_its_payloads(
+    tmp_path: Path, payload: str, cause: str
+) -> None:
+    """A rank without a token sends nothing in the combine: torch leaves that out."""
+    load = (1.0, 0.0, 1.0, 1.0, 1.0, 1.8, 1.0, 1.0)
+    write_nsight(
+        simulate(Job(ranks=8, hosts=2, steps=5, layout="ep", faults=(Routing(load),))), tmp_path, payload=payload
+    )
+    result = tv.analyze(tv.open(tmp_path, cache=False, workers=1))
+    assert {s.rank: s.cause for s in result.straggler_rows} == {5: cause}
+    told = payload == "blob"
+    assert result.experts[0].told is told
+    assert names(result) == ({"expert-imbalance"} if told else {"straggler-5", "imbalance"})
+    if told:
+        same = analyse("D2", Routing(load), steps=5).experts[0]
+        assert (result.experts[0].gain_ns, result.experts[0].imbalance) == (same.gain_ns, same.imbalance)
 
 
 def test_all_members_of_an_uneven_all_to_all_are_in_one_size_class() -> None:

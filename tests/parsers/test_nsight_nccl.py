@@ -157,10 +157,34 @@ def test_sends_and_receives_with_everyone_are_an_all_to_all(tmp_path: Path) -> N
     pairs = [(f"nccl{way}", {"comm": 7, "size": 64, "peer": p}) for p in (0, 1) for way in ("Send", "Recv")]
     (row,) = rows_of(tmp_path, grouped(*pairs))
     assert (row["kind"], row["bytes"], row["p2p"]) == ("alltoall", 128, False)
+    assert (row["elems_in"], row["elems_out"]) == (128, 128)
     (tmp_path / "v").mkdir()
     pairs[0][1]["size"] = 32
     (row,) = rows_of(tmp_path / "v", grouped(*pairs))
     assert (row["kind"], row["bytes"]) == ("alltoallv", 128)
+    assert (row["elems_in"], row["elems_out"]) == (96, 128)
+
+
+@pytest.mark.parametrize(
+    ("ways", "moved"),
+    [
+        ([("Send", 0), ("Send", 1), ("Recv", 1)], (128, 64)),
+        ([("Send", 0), ("Send", 1)], (128, 0)),
+        ([("Recv", 1)], (0, 64)),
+    ],
+)
+def test_an_all_to_all_of_torch_leaves_out_the_empty_parts(
+    tmp_path: Path, ways: list[tuple[str, int]], moved: tuple[int, int]
+) -> None:
+    pairs = [(f"nccl{way}", {"comm": 7, "size": 64, "peer": p}) for way, p in ways]
+    (row,) = rows_of(tmp_path, [nvtx(5, 100, "nccl:all_to_all"), *grouped(*pairs)])
+    assert (row["kind"], row["p2p"], row["src"], row["dst"]) == ("alltoallv", False, None, None)
+    assert (row["elems_in"], row["elems_out"], row["bytes"]) == (*moved, max(moved))
+
+
+def test_a_native_all_to_all_is_even(tmp_path: Path) -> None:
+    (row,) = rows_of(tmp_path, grouped(("ncclAlltoAll", {"comm": 7, "size": 64})))
+    assert (row["kind"], row["elems_in"], row["elems_out"], row["bytes"]) == ("alltoall", 128, 128, 128)
 
 
 def test_a_pair_with_one_peer_stays_point_to_point(tmp_path: Path) -> None:

@@ -329,16 +329,19 @@ class _Writer:
 
     def _call(self, instance: Instance, rank: int, op_count: int) -> Iterator[str]:
         n, per_call = len(instance.group.members), count(instance)
-        calls = [(operation(instance, rank), peer(instance, rank) if instance.p2p else 0)]
-        if calls[0][0] == "AlltoAll" and self.minor < 28:  # a group of sends and receives
-            calls = [(name, q) for q in range(n) for name in ("Send", "Recv")]
-        for name, root in calls:
+        calls = [(operation(instance, rank), peer(instance, rank) if instance.p2p else 0, per_call)]
+        if rank in instance.splits:  # torch leaves out empty ones
+            ways = zip(("Send", "Recv"), instance.splits[rank], strict=True)
+            calls = [(name, q, size) for name, sizes in ways for q, size in enumerate(sizes) if size]
+        elif calls[0][0] == "AlltoAll" and self.minor < 28:  # a group of sends and receives
+            calls = [(name, q, per_call) for q in range(n) for name in ("Send", "Recv")]
+        for name, root, elements in calls:
             if "COLL" in self.subsystems:
                 send = "(nil)" if name == "Recv" or (name == "Send" and self.minor >= 12) else "0x7f10a0000000"
                 receive = "(nil)" if name == "Send" and 8 <= self.minor < 12 else "0x7f10b0000000"
                 self.truth.calls += 1
                 yield (
-                    f"{name}: opCount {op_count:x} sendbuff {send} recvbuff {receive} count {per_call} datatype"
+                    f"{name}: opCount {op_count:x} sendbuff {send} recvbuff {receive} count {elements} datatype"
                     f" {9 if self.minor >= 10 else 6} op 0 root {root} comm {self.pointer(instance.group, rank)}"
                     f" [nranks={n}] stream 0x55d0c0ffee00"
                 )

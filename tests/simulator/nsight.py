@@ -257,16 +257,29 @@ class _Process:
             self._nvtx(start, end, 59, row.thread, text=text)
 
     def _call(self, host: Host, instance: Instance) -> None:
-        """The NCCL call around a launch."""
+        """The NCCL call around a launch; of an all-to-all-v its sends and receives, and the end of their group."""
         rank, name = self.cap.rank, operation(instance, self.cap.rank)
+        start, end = host.start - self.report.start, host.end - self.report.start
+        if rank in instance.splits:
+            self._range(start - 40, start - 39, host, "GroupStart")
+            ways = zip(("Send", "Recv"), instance.splits[rank], strict=True)
+            calls = [
+                (way, p, n) for way, sizes in ways for p, n in enumerate(sizes) if n
+            ]  # torch leaves out empty ones
+            for i, (way, p, n) in enumerate(calls):
+                values = (comm_hash(instance.group), n * ELEMENT, p)
+                self._range(start - 38 + i, start - 37 + i, host, way, **self._payload(way, values))
+            self._range(start, end, host, "GroupEnd")
+            return
         values: tuple[int, ...] = (comm_hash(instance.group), count(instance) * ELEMENT)
         if len(FIELDS[name]) == 3:
             values += (peer(instance, rank) if instance.p2p else 0,)
-        start, end = host.start - self.report.start, host.end - self.report.start
-        self._nvtx(
-            start, end, 59, host.row.thread, domainId=1, textId=self.report.text(f"nccl{name}"),
-            **self._payload(name, values),
-        )  # fmt: skip
+        self._range(start, end, host, name, **self._payload(name, values))
+
+    def _range(self, start: int, end: int, host: Host, name: str, **payload: Any) -> None:
+        """A range of the NCCL domain."""
+        text = self.report.text(f"nccl{name}")
+        self._nvtx(start, end, 59, host.row.thread, domainId=1, textId=text, **payload)
 
     def _gpu(self, gpu: Gpu) -> None:
         row, report = gpu.row, self.report

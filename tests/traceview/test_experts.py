@@ -203,6 +203,19 @@ def test_a_missing_rank_may_be_the_loaded_one_so_no_gain_is_told() -> None:
     assert found.load[0] == pytest.approx([15 / 7, 3 / 7, 3 / 7])
 
 
+def test_next_to_no_tokens_tell_nothing_of_the_pace() -> None:
+    """The kernels of a rank without tokens take 20 us: that is no hundred times a typical rank's time per token."""
+    m = Moe()
+    even, out = [2 * HIDDEN] * 4, [0, 2 * HIDDEN, 4 * HIDDEN, 2 * HIDDEN]
+    for m.step in range(3):
+        m.exchange(even, out)
+        m.compute([20 * US, 2 * MS, 4 * MS, 2 * MS])
+        m.exchange(out, even)
+    found = account(m.analyse())
+    assert found.pace[0] == 1.0
+    assert found.gain == pytest.approx([2 * MS] * 3, rel=0.02)
+
+
 def test_groups_have_accounts_of_their_own() -> None:
     m = Moe()
     for name, tokens in (("ep_a", [5, 1, 1, 1]), ("ep_b", [1, 1, 1, 5])):

@@ -230,8 +230,8 @@ def _fit(load: Floats, work: Ints, config: Config) -> tuple[float, Floats, Float
     busy = expected > config.expert_uneven  # with next to nothing to do a rank tells nothing of its pace
     each = np.where(busy, work / np.where(busy, expected, 1.0), np.nan)
     base = lower_median(each.T)
-    due = (base[:, None] * expected).sum(axis=0)
-    pace = np.where(due > 0, work.sum(axis=0) / np.maximum(due, 1.0), 1.0)
+    due = (base[:, None] * expected * busy).sum(axis=0)
+    pace = np.where(due > 0, (work * busy).sum(axis=0) / np.maximum(due, 1.0), 1.0)
     return share, base, pace
 
 

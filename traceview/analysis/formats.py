@@ -165,8 +165,11 @@ def _without_facts(rows: pl.DataFrame, told: list[_Group]) -> tuple[pl.DataFrame
 
 
 def _sizes_alike(rows: pl.DataFrame) -> pl.DataFrame:
-    """Joined rows tell the message size as elements in and out if all rows of their group have one, else nothing."""
-    known = pl.col("bytes").is_not_null().all().over("group", "members")
+    """Joined rows tell the message size as elements in and out if all rows of their group have one, else nothing.
+
+    Of an all-to-all-v that is the busier direction only, which is neither.
+    """
+    known = pl.col("bytes").is_not_null().all().over("group", "members") & (pl.col("kind") != "alltoallv")
     size = pl.when(known).then(pl.col("bytes")).otherwise(None)
     return rows.with_columns(
         *(pl.when("joined").then(size).otherwise(pl.col(c)).alias(c) for c in ("elems_in", "elems_out")),

@@ -57,7 +57,9 @@ def facts_of(rows: dict[str, Any], calls: Calls | None) -> tuple[Any, list[Facts
     facts = list(codes)
     for row in np.flatnonzero(at >= 0).tolist():
         kind, fact = calls.torch_kinds[int(at[row])], facts[index[row]]
-        if kind and fact.kind in UNSETTLED:
+        if kind == "alltoall" and fact.kind in P2P_KINDS:
+            index[row] = codes.setdefault(fact.all_to_all(), len(codes))
+        elif kind and fact.kind in UNSETTLED:
             index[row] = codes.setdefault(replace(fact, kind=kind), len(codes))
     return index, list(codes)
 
@@ -104,6 +106,8 @@ def _told(
         "p2p": pa.array([k in P2P_KINDS for k in kinds], pa.bool_()),
         "src": pa.array([_global(m, f.src) for m, f in zip(listed, facts, strict=True)], pa.int32()),
         "dst": pa.array([_global(m, f.dst) for m, f in zip(listed, facts, strict=True)], pa.int32()),
+        "elems_in": pa.array(_of_all_to_all(kinds, [f.sent for f in facts]), pa.int64()),
+        "elems_out": pa.array(_of_all_to_all(kinds, [f.received for f in facts]), pa.int64()),
         "bytes": pa.array([f.bytes for f in facts], pa.int64()),
         "coalesced": pa.array([f.count for f in facts], pa.int32()),
         "comm_id": pa.array(groups, pa.string()),
@@ -125,6 +129,11 @@ def _kinds(told: list[tuple[Facts, str]]) -> list[str]:
         common = others.get(name, set())
         out.append(kind or (next(iter(common)) if len(common) == 1 else kernel(name).kind or "unknown"))
     return out
+
+
+def _of_all_to_all(kinds: list[str], sizes: list[int | None]) -> list[int | None]:
+    """One direction of all-to-alls in bytes: no payload tells the element type."""
+    return [s if k in ("alltoall", "alltoallv") else None for k, s in zip(kinds, sizes, strict=True)]
 
 
 def _words(values: list[Any], index: Any = None) -> Any:

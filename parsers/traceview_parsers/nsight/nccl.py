@@ -7,7 +7,7 @@ inside ``ncclGroupStart`` .. ``ncclGroupEnd``, all calls of the group are launch
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,15 @@ class Facts:
     src: int | None = None
     """rank within the communicator: the sender, or the root of a broadcast"""
     dst: int | None = None
+    sent: int | None = None
+    """bytes that go out of this rank in an all-to-all, to itself included"""
+    received: int | None = None
+    even: bool = True
+    """all sends and receives are of one size and, where the ranks are known, one of each with every rank"""
+
+    def all_to_all(self) -> Facts:
+        """As torch's own range names it what NCCL shows as sends and receives."""
+        return replace(self, kind="alltoall" if self.even else "alltoallv", src=None, dst=None)
 
 
 @dataclass(frozen=True)
@@ -124,11 +133,15 @@ class Calls:
         roots = {int(self.payload[c]["root"]) for c in calls}
         root = roots.pop() if len(roots) == 1 else -1
         known = [s for s in sizes if s is not None]
+        total = sum(known) if len(known) == len(sizes) and sum(known) <= MOST_BYTES else None
+        both = total if kind == "alltoall" else None
         return Facts(
             kind,
             comm,
-            sum(known) if len(known) == len(sizes) and sum(known) <= MOST_BYTES else None,
+            total,
             len(calls),
+            sent=both,
+            received=both,
             src=root if root >= 0 and kind in ("broadcast", "scatter") else None,
             dst=root if root >= 0 and kind in ("reduce", "gather") else None,
         )
@@ -148,13 +161,15 @@ class Calls:
         receives = [c for c, k in zip(calls, kinds, strict=True) if k == "recv"]
         out, back = (self.payload[some] for some in (sends, receives))
         moved = [p["size"] for p in (out, back) if len(p)]
-        total = None if any((s < 0).any() for s in moved) else max(int(s.sum()) for s in moved)
+        told = not any((s < 0).any() for s in moved)
+        sent, received = (int(p["size"].sum()) if told else None for p in (out, back))
+        total = max(int(s.sum()) for s in moved) if told else None
+        same = len({*out["size"].tolist(), *back["size"].tolist()}) == 1
         known = self.comms.get(comm)
         everyone = set(range(known.nranks)) if known else None
         one_each = everyone and len(sends) == len(receives) == len(everyone) > 1
         if one_each and set(out["peer"].tolist()) == set(back["peer"].tolist()) == everyone:
-            same = len(set(out["size"].tolist()) | set(back["size"].tolist())) == 1
-            return Facts("alltoall" if same else "alltoallv", comm, total, len(calls))
+            return Facts(None, comm, total, len(calls), sent=sent, received=received, even=same).all_to_all()
         kind = "sendrecv" if sends and receives else kinds[0]
         one_way = len(sends) + len(receives) == 1
         to = int(out["peer"][0]) if len(sends) == 1 else -1
@@ -167,6 +182,9 @@ class Calls:
             len(calls),
             src=of if of >= 0 else me,
             dst=to if to >= 0 else me,
+            sent=sent,
+            received=received,
+            even=same and everyone is None,
         )
 
 

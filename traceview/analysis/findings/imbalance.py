@@ -24,8 +24,8 @@ def find(result: Result, config: Config) -> list[Finding]:
     if not left or not result.window_rows:
         return []
     saving = per_step(result, "comm_wait.nxn") * left // total
-    if has_uneven_experts(result, config):  # a finding of its own
-        saving = max(saving - uneven_experts_ns(result, named), 0)
+    if has_uneven_experts(result, config):
+        saving = min(saving, _beside_experts(result, total))
     if not matters(result, saving, config.finding_min_share):
         return []
     title, advice = _words(result, rest, left, config)
@@ -49,6 +49,14 @@ def find(result: Result, config: Config) -> list[Finding]:
 def own_ns(row: BlameRow) -> int:
     """Origin blame without what the schedule of a pipeline explains."""
     return row.origin_blame_ns - row.by_schedule_ns
+
+
+def _beside_experts(result: Result, total: int) -> int:
+    """Mean exposed wait, ns a step, that neither the finding on uneven experts counts nor one on a straggler."""
+    wait = per_step(result, "comm_wait.nxn")
+    named = [s for s in result.straggler_rows if s.tokens != "uneven"]  # the others are in the experts' finding
+    in_experts = uneven_experts_ns(result, {s.rank for s in named})
+    return max(wait - in_experts - wait * sum(s.origin_blame_ns for s in named) // total, 0)
 
 
 def _words(result: Result, rest: list[BlameRow], left: int, config: Config) -> tuple[str, str]:
