@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import traceview as tv
-from builders.nsight_files import SESSION, TID, UTC, call, kernel, strings, write_sqlite
+from builders.nsight_files import PID, SESSION, TID, UTC, call, kernel, strings, write_sqlite
 from traceview.errors import TraceviewError
 from traceview.run import Part
 from traceview.schema import COUNTERS, GPU_OPS, HOST_RANGES
@@ -96,6 +96,13 @@ def test_cuts_do_not_depend_on_the_batches(out: int, tmp_path: Path, monkeypatch
     assert part.meta.source.facts["clipped_overflow_ns"] == "30000" and part.meta.cover_end == UTC + 13_000
 
 
+def test_cut_rows_stay_in_order(tmp_path: Path) -> None:
+    rows = [kernel(10, 50, 10, 1, streamId=8), kernel(10, 20_000, 10, 2), kernel(10, 30_000, 10, 3)]
+    assert spans(read(tmp_path, [*rows, kernel(40_000, 40_001, 10, 4)])) == [
+        (10, 10), (10, 50), (10, 30_000), (40_000, 40_001)
+    ]  # fmt: skip
+
+
 def capture(duration: int) -> dict[str, Any]:
     return {"ANALYSIS_DETAILS": [{"duration": duration}]}
 
@@ -121,6 +128,23 @@ def test_two_clocks_in_one_file_are_refused(tmp_path: Path) -> None:
     near = [kernel(1000 * i, 1000 * i + 900, 10, i) for i in range(1, 30)]
     with pytest.raises(TraceviewError, match=r"x.sqlite: 11 of 40 rows lie far from the others, so its times mix"):
         read(tmp_path, [*near, *far])
+
+
+def test_a_report_of_many_processes(tmp_path: Path) -> None:
+    """200 processes, each with its own absurd kernel: none costs another anything."""
+    rows = []
+    for number in range(200):
+        own = {"globalPid": PID + (number << 24), "deviceId": number % 8}
+        rows += [kernel(1000 * i, 1000 * i + 900, 10, i, **own) for i in range(1, 4)]
+        rows.append(
+            kernel(400 * DAY, 400 * DAY + 1, 10, 9, **own) if number < 8 else kernel(5000, 4000, 10, 9, **own)
+        )
+    path = write_sqlite(tmp_path / "x.sqlite", NAMES | {"CUPTI_ACTIVITY_KIND_KERNEL": rows})
+    run = tv.open(path, cache=False)
+    assert run.ranks == list(range(200))
+    assert [run.parts[r].meta.source.dropped for r in run.ranks] == [1] * 8 + [0] * 192
+    assert [run.parts[r].meta.source.repaired for r in run.ranks] == [0] * 8 + [1] * 192
+    assert {run.parts[r].meta.devices[0] for r in run.ranks} == set(range(8))
 
 
 def test_host_calls_ranges_and_samples_too(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from traceview_parsers.nsight.recognise import claims, convert, is_raw, refuse
 from traceview_parsers.reader import Progress, ReadOptions
 
 name = "nsight"
-version = 6
+version = 7
 is_log = False
 
 

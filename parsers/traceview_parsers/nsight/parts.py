@@ -57,7 +57,7 @@ class PartWriter:
         configs = pa.array(self.configs, pa.string())
         done = 0
         for device, batch in process.gpu.batches():
-            batch = process.overflows.apply(batch, done) if process.overflows else batch
+            batch = process.overflows.apply(device, batch, done) if process.overflows else batch
             found = process.launches.find(batch["correlation"])
             absent = ~found.found
             stream = self._streams(process, device, batch["stream"])

@@ -218,11 +218,11 @@ class Overflows:
         self._settle(left.place[~open_], left.end[~open_], None)
         self._pending[device, stream] = _Pending(left.launch, left.place[open_], left.end[open_])
 
-    def apply(self, rows: Any, first: int) -> Any:
-        """Rows ``first`` and on of the sorted order with their ends cut, still in order."""
+    def apply(self, device: Ints, rows: Any, first: int) -> Any:
+        """Rows ``first`` and on of the sorted order with their ends cut, in order of device, start and end."""
         low, high = np.searchsorted(self.place, (first, first + len(rows))).tolist()
         if low == high:
             return rows
         rows = rows.copy()
         rows["end"][self.place[low:high] - first] = self.end[low:high]
-        return rows
+        return rows[np.lexsort((rows["end"], rows["start"], device))]
