@@ -12,7 +12,9 @@ from traceview.analysis.match import match
 from traceview.analysis.replay import Inputs
 from traceview.analysis.replaymeet import Met
 from traceview.analysis.timebase import TimeBase
+from traceview.analysis.types import Windows
 from traceview.analysis.waits import waits
+from traceview.schema import GPU_OPS, HOST_RANGES
 
 
 def inputs_of(s: Scenario) -> Inputs:
@@ -31,6 +33,54 @@ def inputs_of(s: Scenario) -> Inputs:
         op_of_row=lambda r: op[rank == r],
         host_shift=lambda r: 0,
     )
+
+
+def of_table(table: Any, step: Any, windows: Windows, eps_ns: int = 0) -> Inputs:
+    """Inputs of a ``jobs.Job``: between its collectives every rank computes, on a stream of its own."""
+    ranks = np.unique(table["rank"].to_numpy()).tolist()
+    found = match(table, step, len(ranks), dict.fromkeys(ranks, "a"))
+    base = TimeBase.identity(len(ranks))
+    rank = table["rank"].to_numpy()
+
+    def gpu_ops(r: int) -> Any:
+        rows = np.flatnonzero(rank == r)
+        start, end = (table[k].to_numpy()[rows] for k in ("start", "end"))
+        idle = np.append(int(windows.start[windows.rank == r].min()), end[:-1])
+        busy = np.flatnonzero(start > idle)
+        comm = zip(start, end, 0 * start + 20, len(rows) * ["comm"], strict=True)
+        both = [*((idle[i], start[i], 7, "compute") for i in busy), *comm]
+        return GPU_OPS.build(table_of(r, sorted(both)))
+
+    def op_of_row(r: int) -> Any:
+        ops = gpu_ops(r)
+        comm = np.flatnonzero(np.array(ops["cls"].to_pylist()) == "comm")
+        return comm
+
+    return Inputs(
+        met=Met(columns(table), found, waits(table, found, base, eps_ns=eps_ns), base, 0),
+        windows=windows,
+        step_of_row=step,
+        gpu_ops=gpu_ops,
+        host_ranges=lambda r: HOST_RANGES.empty(),
+        op_of_row=op_of_row,
+        host_shift=lambda r: 0,
+    )
+
+
+def table_of(rank: int, ops: list[tuple[Any, ...]]) -> dict[str, Any]:
+    """Columns of ``gpu_ops`` from (start, end, stream, class)."""
+    start, end, stream, cls = (list(x) for x in zip(*ops, strict=True))
+    n = len(ops)
+    return {
+        "rank": [rank] * n,
+        "device": [0] * n,
+        "stream": stream,
+        "start": start,
+        "end": end,
+        "cls": cls,
+        "fused_comm": [False] * n,
+        "name": cls,
+    }
 
 
 def timed(ops: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -84,8 +84,9 @@ class Config:
     replay_warn: float = 0.02  # h.2: a base replay off by more is told
     replay_refuse: float = 0.05  # h.2: a base replay off by more says nothing
     replay_differs: float = 0.2  # h.2: replay and simple bound that differ by more are explained
-    replay_max_rows: int = 300_000  # communication operations in a replay: fewer steps where there are more
-    replay_max_depth: int = 1_500  # of one rank: they come one after the other
+    replay_rows: int = 100_000  # communication operations in a replay: fewer steps where there are more
+    replay_max_rows: int = 300_000  # a single step that has more is not replayed
+    replay_max_depth: int = 800  # communication operations of one rank: they come one after the other
     # findings
     finding_min_share: float = 0.02  # a finding that saves less than this share of the step is not shown
     blind_share: float = 0.5  # of more than this nobody knows what it is: no verdict, unless a finding is larger

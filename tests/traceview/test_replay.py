@@ -7,11 +7,13 @@ from dataclasses import replace as changed
 import numpy as np
 import pytest
 
-from replays import inputs_of, of_ops
+from jobs import Job
+from replays import inputs_of, of_ops, of_table
 from scenarios import load, load_extras
 from traceview.analysis import replay, replayequal
 from traceview.analysis.replaygraph import build
 from traceview.analysis.replayplay import Scenario, play
+from traceview.analysis.types import UNRESOLVED, Windows
 from traceview.config import DEFAULT
 
 US = 1_000
@@ -67,6 +69,82 @@ def test_the_base_replay_is_what_was_recorded(shared_dir, name):
     assert replay.fidelity(g, played) == 0
     assert np.array_equal(played.bounds, g.bounds)
     assert np.array_equal(played.end - played.waited, g.transfer)
+
+
+CAPS = {
+    "all": ({}, [0, 1, 2], ""),
+    "operations in all": ({"replay_rows": 8}, [0, 1], ""),
+    "operations of a rank": ({"replay_max_depth": 2}, [0], ""),
+    "one step always": ({"replay_rows": 1, "replay_max_depth": 1}, [0], ""),
+    "but not a huge one": (
+        {"replay_max_rows": 3},
+        None,
+        "one step holds 4 communication operations, a replay at most 3",
+    ),
+}
+
+
+def steps_of(used=(True, True, True), gap=0):
+    """Two ranks, three steps of 100 us with two all-reduces each."""
+    job = Job(world=2)
+    for k in range(3):
+        begin = k * (100 + gap) * US
+        job.add(k, {0: begin + 10 * US, 1: begin + 20 * US}, begin + 30 * US)
+        job.add(k, {0: begin + 80 * US, 1: begin + 80 * US}, begin + 100 * US)
+    table, step = job.table()
+    at = np.arange(3) * (100 + gap) * US
+    bounds = [np.tile(x, 2) for x in (np.arange(3), at, at + 100 * US, np.array(used))]
+    windows = Windows(np.repeat([0, 1], 3), np.zeros(6, np.int64), *bounds)
+    return of_table(table, step, windows)
+
+
+@pytest.mark.parametrize("case", CAPS)
+def test_as_many_steps_as_the_limits_allow(case):
+    limits, steps, why = CAPS[case]
+    chain, told = replay.choose(steps_of(), changed(DEFAULT, **limits))
+    assert (chain and chain.steps, told) == (steps, why)
+
+
+@pytest.mark.parametrize(
+    ("shape", "steps"),
+    [({"used": (True, False, True)}, [0]), ({"used": (False, True, True)}, [1, 2]), ({"gap": 5}, [0])],
+)
+def test_only_steps_that_follow_each_other_are_one_chain(shape, steps):
+    chain, _ = replay.choose(steps_of(**shape), DEFAULT)
+    assert chain.steps == steps
+
+
+def test_a_chain_of_steps_is_replayed_as_it_was():
+    answer = replay.replay(steps_of(), [])
+    assert (answer.refused, answer.off, answer.step, answer.partial) == ("", 0, 100 * US, False)
+    assert answer.balanced == 95 * US  # 10 and 20 us of work before the first all-reduce become 15 and 15
+
+
+def test_what_was_not_observed_does_not_move_and_refuses_if_it_is_most():
+    inputs = steps_of()
+    rows = inputs.met.matches.instance < 0
+    second = np.where(np.arange(len(rows)) % 4 < 2, UNRESOLVED, inputs.met.waited.phases.second)
+    some = changed(inputs.met.waited, phases=changed(inputs.met.waited.phases, second=second.astype(np.int8)))
+    answer = replay.replay(changed(inputs, met=changed(inputs.met, waited=some)), [])
+    assert (answer.refused, answer.partial, answer.off) == ("", True, 0)
+    none = changed(some, phases=changed(some.phases, second=np.full(len(rows), UNRESOLVED, np.int8)))
+    answer = replay.replay(changed(inputs, met=changed(inputs.met, waited=none)), [])
+    assert answer.refused.startswith("most communication is not fully observed")
+
+
+def test_an_order_that_contradicts_itself_is_refused():
+    """Each rank sends only after it has received from the other: no clocks allow that."""
+    job = Job(world=2)
+    for kind, at in (("recv", 10), ("send", 30)):
+        for rank in (0, 1):
+            ends = {"src": 1 - rank, "dst": rank} if kind == "recv" else {"src": rank, "dst": 1 - rank}
+            facts = {"kind": kind, "p2p": True, "seq": 7 + (rank == 0) ^ (kind == "send")}
+            job.add(0, {rank: at * US}, (at + 15) * US, members=(0, 1), **ends, **facts)
+    table, step = job.table()
+    windows = Windows(np.array([0, 1]), *(np.array([x, x]) for x in (0, 0, 0, 50 * US)), np.array([True, True]))
+    inputs = of_table(table, step, windows, eps_ns=10**9)
+    answer = replay.replay(inputs, [])
+    assert answer.refused == "the order of events contradicts itself: a clock or a match is wrong"
 
 
 def test_what_if_of_the_worked_examples(shared_dir):

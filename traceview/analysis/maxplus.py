@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from traceview.analysis.intervals import expand
-from traceview.analysis.types import Floats, Ints
+from traceview.analysis.types import Floats, Ints, Rows
 
 
 @dataclass(frozen=True)
@@ -19,7 +18,7 @@ class Order:
     """node -> its place in the order"""
     edge: Ints
     """edges by place of their target"""
-    source: Ints
+    source: Rows
     """place of the source, per edge in that order"""
     first: Ints
     """per place but the first: its first edge"""
@@ -27,7 +26,7 @@ class Order:
     """bounds of the levels, in places; level 0 is the origin alone"""
 
 
-def order(nodes: int, source: Ints, target: Ints) -> Order | None:
+def order(nodes: int, source: Ints | Rows, target: Ints | Rows) -> Order | None:
     """The order of a graph in which every node but 0 has an edge; None if edges form a cycle."""
     depth = _depths(nodes, source, target)
     if depth is None:
@@ -35,26 +34,32 @@ def order(nodes: int, source: Ints, target: Ints) -> Order | None:
     by = np.argsort(depth, kind="stable")
     number = np.empty(nodes, np.int64)
     number[by] = np.arange(nodes)
-    edge = np.argsort(number[target], kind="stable")
-    first = np.searchsorted(number[target][edge], np.arange(1, nodes))
+    place = number[target]
+    edge = np.argsort(place, kind="stable")
+    first = np.searchsorted(place[edge], np.arange(1, nodes))
     level = np.searchsorted(depth[by], np.arange(int(depth.max()) + 2))
-    return Order(number, edge, number[source][edge], first, level)
+    return Order(number, edge, number[source][edge].astype(np.int32), first, level)
 
 
-def _depths(nodes: int, source: Ints, target: Ints) -> Ints | None:
+def _depths(nodes: int, source: Ints | Rows, target: Ints | Rows) -> Ints | None:
     """Longest number of edges from the origin, per node; None if some node is on a cycle."""
     by = np.argsort(source, kind="stable")
     out = target[by]
-    low = np.searchsorted(source[by], np.arange(nodes + 1))
+    bounds = np.searchsorted(source[by], np.arange(nodes + 1))
+    low, count = bounds[:-1], np.diff(bounds)
     left = np.bincount(target, minlength=nodes)
-    depth = np.full(nodes, -1, np.int64)
+    depth, mark = np.full(nodes, -1, np.int64), np.zeros(nodes, np.int64)
     front, at = np.flatnonzero(left == 0), 0
     while len(front):
         depth[front] = at
-        _, edges = expand(low[front], low[front + 1] - low[front])
-        reached = out[edges]
+        sizes = count[front]
+        edges = (low[front] - sizes.cumsum() + sizes).repeat(sizes)  # as intervals.expand, for many small ones
+        reached = out[edges + np.arange(len(edges))]
         np.subtract.at(left, reached, 1)
-        front, at = np.unique(reached[left[reached] == 0]), at + 1
+        free = reached[left[reached] == 0]
+        places = np.arange(len(free))
+        mark[free] = places
+        front, at = free[mark[free] == places], at + 1  # each once
     return None if depth.min() < 0 else depth
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from traceview import units
 from traceview.analysis import replayequal
+from traceview.analysis.instances import BLOCK
 from traceview.analysis.intervals import Spans, subtract, union
 from traceview.analysis.ops import CLS, Ops, ints
 from traceview.analysis.origin import TableSource
@@ -83,16 +84,14 @@ def replay(inputs: Inputs, culprits: list[frozenset[int]], config: Config = DEFA
     chain, why = choose(inputs, config)
     if chain is None:
         return Answer(refused=why)
-    met = inputs.met
-    lanes = [_lane(inputs, chain, i, config) for i in range(len(chain.ranks))]
-    graph = build(lanes, met)
+    graph = build([_lane(inputs, chain, i, config) for i in range(len(chain.ranks))], inputs.met)
     if graph is None:
         return Answer(chain.steps, "the order of events contradicts itself: a clock or a match is wrong")
     base = play(graph, Scenario())
     off = fidelity(graph, base)
     if off > config.replay_refuse:
         return Answer(chain.steps, f"the base replay is off by {units.share(off)}", off)
-    if len(graph.row) and 2 * np.count_nonzero(graph.joint) < len(graph.row):
+    if len(graph.row) and 2 * np.count_nonzero(graph.known) < len(graph.row):
         return Answer(chain.steps, "most communication is not fully observed, or the clocks cannot be compared", off)
     return _answers(graph, base, inputs, culprits, Answer(chain.steps, off=off))
 
@@ -118,7 +117,7 @@ def _answers(g: Graph, base: Played, inputs: Inputs, culprits: list[frozenset[in
         waits=waits,
         bubble=min(bubble, waits),
         uneven=uneven,
-        partial=not g.joint.all(),
+        partial=not g.known.all(),
     )
 
 
@@ -142,17 +141,28 @@ def choose(inputs: Inputs, config: Config) -> tuple[Chain | None, str]:
     joined = np.zeros(len(steps), np.bool_)
     joined[1:] = whole[1:] & whole[:-1] & (bounds[0][:, 1:] == bounds[1][:, :-1]).all(axis=0)
     first, last = _longest(whole, joined)
-    rows = np.flatnonzero(np.isin(inputs.step_of_row, steps[first:last]))
-    count = np.bincount(np.searchsorted(steps, inputs.step_of_row[rows]) - first, minlength=last - first)
-    deep = np.bincount(inputs.met.c.rank[rows], minlength=1).max(initial=0) / (last - first)
-    fits = np.cumsum(count) <= config.replay_max_rows
-    number = min(int(np.count_nonzero(fits)), max(1, int(config.replay_max_depth // max(deep, 1))))
-    if not number:
-        most = f"{config.replay_max_rows:,}"
-        return None, f"one step holds {count[0]:,} communication operations, a replay at most {most}"
+    count = _operations(inputs, steps[first:last])
+    deep, rows = np.cumsum(count.max(axis=0)), np.cumsum(count.sum(axis=0))
+    number = max(1, int(np.count_nonzero((deep <= config.replay_max_depth) & (rows <= config.replay_rows))))
+    if rows[0] > config.replay_max_rows:
+        held = f"{count[:, 0].sum():,} communication operations"
+        return None, f"one step holds {held}, a replay at most {config.replay_max_rows:,}"
     cut = slice(first, first + number)
     edges = np.column_stack((bounds[0][:, cut], bounds[1][:, first + number - 1]))
     return Chain(steps[cut].tolist(), ranks.tolist(), device.tolist(), edges), ""
+
+
+def _operations(inputs: Inputs, steps: Ints) -> Ints:
+    """[ranks, steps]: communication operations; in blocks of rows, there may be millions."""
+    ranks, number = int(inputs.met.c.rank.max(initial=0)) + 1, len(steps)
+    out = np.zeros(ranks * number, np.int64)
+    for low in range(0, len(inputs.step_of_row), BLOCK):
+        step = inputs.step_of_row[low : low + BLOCK]
+        at = np.minimum(np.searchsorted(steps, step), number - 1)
+        own = steps[at] == step
+        key = inputs.met.c.rank[low : low + BLOCK][own].astype(np.int64) * number + at[own]
+        np.add.at(out, key, 1)
+    return out.reshape(ranks, number)
 
 
 def _longest(whole: Any, joined: Any) -> tuple[int, int]:
@@ -171,8 +181,7 @@ def _lane(inputs: Inputs, chain: Chain, i: int, config: Config) -> Lane:
     shift = inputs.host_shift(rank)
     whole = inputs.gpu_ops(rank)
     on_device = ints(whole, "device") == chain.device[i]
-    start = ints(whole, "start")
-    rows = np.flatnonzero(on_device & (start >= bounds[0]) & (start < bounds[-1]))
+    rows = np.flatnonzero(on_device & (ints(whole, "end") > bounds[0]) & (ints(whole, "start") < bounds[-1]))
     low, high = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
     table = whole.slice(low, high - low)
     ops = Ops.of(table).on_gpu_axis(shift)
@@ -186,7 +195,8 @@ def _lane(inputs: Inputs, chain: Chain, i: int, config: Config) -> Lane:
     def true(ns: Ints) -> Ints:
         return met.base.to_true(np.full(len(ns), rank), ns) - met.begin
 
-    begin = true(ops.start)
+    # work that was under way at the begin of the chain is replayed from there
+    begin = true(np.where(_WORK[ops.cls] == COMM, ops.start, np.maximum(ops.start, bounds[0])))
     launch = np.where(ops.launched, np.minimum(true(np.where(ops.launched, ops.launch, ops.start)), begin), begin)
     record = Recorded(
         stream=ints(table, "stream"),

@@ -130,7 +130,7 @@ def _spent(g: Graph) -> tuple[Floats, Floats]:
 
 def replaced(g: Graph, r: Roles, ranks: set[int]) -> Scenario:
     """The ranks become typical: the lower median over their role, in every stretch, on the GPU and its host."""
-    named = np.isin([x.rank for x in g.lanes], sorted(ranks))[g.lane_of_stretch]
+    named = np.isin(g.ranks, sorted(ranks))[g.lane_of_stretch]
     work, busy = _spent(g)
     kernels, copies, host = (
         np.where(named, _ratio(_lower_median(x, r.place), x), 1.0) for x in (work[:, KERNEL], work[:, COPY], busy)
@@ -140,7 +140,7 @@ def replaced(g: Graph, r: Roles, ranks: set[int]) -> Scenario:
 
 def comparable(g: Graph, r: Roles, ranks: set[int]) -> bool:
     """Whether most of the work of these ranks has a peer to compare with."""
-    named = np.isin([x.rank for x in g.lanes], sorted(ranks))[g.lane_of_stretch]
+    named = np.isin(g.ranks, sorted(ranks))[g.lane_of_stretch]
     alone: Bools = r.peers < 2
     cost = g.stretches.work.sum(axis=1) + g.stretches.busy
     return bool(named.any() and 2 * cost[named & alone].sum() < cost[named].sum())

@@ -12,7 +12,7 @@ import numpy as np
 from traceview.analysis import maxplus
 from traceview.analysis.replaylane import Blocks, Lane, Stretches
 from traceview.analysis.replaymeet import Met, dependencies, find
-from traceview.analysis.types import P2P, Bools, Ints
+from traceview.analysis.types import P2P, Bools, Ints, Rows
 
 ORIGIN = 0
 
@@ -37,7 +37,8 @@ class Graph:
     blocks: Blocks
     stretches: Stretches
     lane_of_stretch: Ints
-    lanes: list[Lane]
+    ranks: list[int]
+    """of the lanes"""
     row: Ints
     """collectives row of every communication end"""
     block_of_row: Ints
@@ -45,12 +46,12 @@ class Graph:
     """per communication end: from L to the end"""
     joint: Bools
     """per communication end: it waits for what other ranks are known to do"""
+    known: Bools
+    """per communication end: whether it waits, and for whom, is known"""
     point: Bools
     calls: Calls
-    source: Ints
-    target: Ints
     constant: Ints
-    term: Ints
+    term: Rows
     """which term of the scenario is added: 0 = none, then one per block, per block from its host, per communication
     end, per blocking call"""
     first_bound: int
@@ -64,7 +65,7 @@ def build(lanes: list[Lane], met: Met) -> Graph | None:
     draft = _Draft(lanes, met)
     blocks = draft.blocks
     draft.inside_lanes()
-    transfer, joint = draft.communication()
+    transfer, joint, known = draft.communication()
     calls = draft.hosts()
     first_bound = draft.node
     draft.step_bounds()
@@ -79,15 +80,14 @@ def build(lanes: list[Lane], met: Met) -> Graph | None:
             *(np.concatenate([getattr(x.stretches, f.name) for x in lanes]) for f in fields(Stretches))
         ),
         lane_of_stretch=np.repeat(np.arange(len(lanes)), [len(x.stretches.row) for x in lanes]),
-        lanes=lanes,
+        ranks=[x.rank for x in lanes],
         row=rows,
         block_of_row=draft.ends,
         transfer=transfer,
         joint=joint,
+        known=known,
         point=met.waited.phases.sub[rows] == P2P,
         calls=calls,
-        source=source,
-        target=target,
         constant=constant,
         term=term,
         first_bound=first_bound,
@@ -131,16 +131,18 @@ class _Draft:
         self.ended = self.blocks.end.copy()
         """per block: its end as recorded"""
         self.ended[self.ends] = met.ends(self.blocks.row[self.ends])
-        self._parts: list[tuple[Ints, Ints, Ints, Ints]] = []
+        self._parts: list[tuple[Rows, Rows, Ints, Rows]] = []
 
     def _add(self, source: Ints, target: Ints, constant: Ints | int, term: Ints | int) -> None:
         parts = np.broadcast_arrays(source, target, constant, term)
-        self._parts.append((parts[0], parts[1], parts[2], parts[3]))
+        narrow = [parts[i].astype(np.int32) for i in (0, 1, 3)]
+        self._parts.append((narrow[0], narrow[1], parts[2].astype(np.int64), narrow[2]))
 
-    def edges(self) -> tuple[Ints, Ints, Ints, Ints]:
+    def edges(self) -> tuple[Rows, Rows, Ints, Rows]:
         """(source, target, constant, term) of all."""
-        columns = [np.concatenate(column).astype(np.int64) for column in zip(*self._parts, strict=True)]
-        return columns[0], columns[1], columns[2], columns[3]
+        source, target, constant, term = zip(*self._parts, strict=True)
+        self._parts = []
+        return np.concatenate(source), np.concatenate(target), np.concatenate(constant), np.concatenate(term)
 
     def inside_lanes(self) -> None:
         """Order inside the ranks."""
@@ -149,15 +151,15 @@ class _Draft:
             self._add(self.exit[x.source + at], 1 + target, 0, 1 + target)
             self._add(np.full(len(free), ORIGIN), 1 + free, 0, 1 + free)
 
-    def communication(self) -> tuple[Ints, Bools]:
-        """Ends of communication: (time from L to each end, it waits for others)."""
+    def communication(self) -> tuple[Ints, Bools, Bools]:
+        """Ends of communication: (time from L to each end, it waits for others, that is known)."""
         rows, met = self.blocks.row[self.ends], self.met
         begins, ends = 1 + self.ends, self.exit[self.ends]
         term = 1 + 2 * len(self.blocks.row) + np.arange(len(rows))
         self._add(begins, ends, 0, term)
         number = met.matches.instance[rows]
         latest, joint = met.starts(rows).copy(), np.zeros(len(rows), np.bool_)
-        together, peers = dependencies(met, rows, number)
+        known_rows, together, peers = dependencies(met, rows, number)
         for peer, of in peers:
             at, known = find(rows, peer)
             start = met.starts(peer)
@@ -177,7 +179,7 @@ class _Draft:
             fixed = np.where(known, 0, met.starts(peer))
             self._add(np.where(known, begins[at], ORIGIN), self.node + owner, fixed, 0)
         self.node += len(shared)
-        return met.ends(rows) - latest, joint
+        return met.ends(rows) - latest, joint, known_rows
 
     def hosts(self) -> Calls:
         """Blocking calls, and the launches after them."""

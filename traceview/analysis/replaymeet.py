@@ -39,8 +39,8 @@ def find(rows: Ints, wanted: Ints) -> tuple[Ints, Bools]:
     return at, rows[at] == wanted
 
 
-def dependencies(met: Met, rows: Ints, number: Ints) -> tuple[Ints, list[tuple[Ints, Ints]]]:
-    """(Rows that wait for all members, [(row of a peer, those that wait for it)]), as places in ``rows``.
+def dependencies(met: Met, rows: Ints, number: Ints) -> tuple[Bools, Ints, list[tuple[Ints, Ints]]]:
+    """(Waiting is known, rows that wait for all, [(row of a peer, those that wait for it)]), as places in ``rows``.
 
     What is not fully observed, or contradicts the clocks, waits for nobody: it keeps its duration.
     """
@@ -63,8 +63,5 @@ def dependencies(met: Met, rows: Ints, number: Ints) -> tuple[Ints, list[tuple[I
     receives = np.flatnonzero(point & (sender >= 0))
     sends = np.flatnonzero(point & (receiver >= 0))
     sends = sends[met.ends(rows[sends]) >= met.starts(receiver[sends])]
-    return np.flatnonzero(everyone), [
-        (root[leaf].astype(np.int64), leaf),
-        (sender[receives], receives),
-        (receiver[sends], sends),
-    ]
+    peers = [(root[leaf].astype(np.int64), leaf), (sender[receives], receives), (receiver[sends], sends)]
+    return sure, np.flatnonzero(everyone), peers

@@ -118,12 +118,16 @@ def blocking_calls(ops: Recorded, sync: Spans, runtime: Spans, config: Config) -
     A long runtime call counts only if the GPU was empty when it came back.
     """
     limit = config.launch_tau_max_ns
-    drained = ~union(ops.start, ops.end).covers(runtime.end)
+    drained = np.zeros(len(runtime), np.bool_)
+    if len(runtime):
+        drained = ~union(ops.start, ops.end).covers(runtime.end)
     full = ops.launched & (ops.call > limit)
     calls = union(
         np.concatenate((sync.start, runtime.start[drained], ops.launch[full])),
         np.concatenate((sync.end, runtime.end[drained], (ops.launch + ops.call)[full])),
     )
+    if not len(calls):
+        return Blocking(calls.start, calls.end, calls.start)
     by_end = np.argsort(ops.end, kind="stable")
     at = np.searchsorted(ops.end[by_end], calls.end, "right") - 1
     op = by_end[np.maximum(at, 0)]

@@ -59,7 +59,7 @@ def play(g: Graph, how: Scenario) -> Played:
         waited=end - transfer,
         end=end,
         block_end=when[1 : 1 + blocks],
-        busy=own - g.blocks.lead,
+        busy=factor * g.blocks.work,
     )
 
 

@@ -88,8 +88,8 @@ def metrics(result: Result, played: Answer, config: Config) -> dict[str, Metric]
         names += ["pipeline_straggler", "pipeline_bubble"] * bool(waits)
         return {k: Metric(None, "ns", n, f"replay: cannot tell, {played.refused}", "unavailable") for k in names}
     told = how_far(result, played, config)
-    quality: Quality = "estimated"
-    out = {"replay_error": Metric(played.off, "fraction", n, f"base replay against the record; {told}", quality)}
+    quality: Quality = "upper_bound" if played.partial else "estimated"  # what is not observed saves nothing
+    out = {"replay_error": Metric(played.off, "fraction", n, f"base replay against the record; {told}", "proved")}
 
     def add(name: str, value: float, basis: str) -> None:
         out[name] = Metric(float(round(value)), "ns", n, f"{basis}; {told}", quality)
@@ -123,14 +123,13 @@ def _pipeline(result: Result, played: Answer, told: str, config: Config) -> dict
         return {k: Metric(None, "ns", n, why, "unavailable") for k in ("pipeline_straggler", "pipeline_bubble")}
     waits = result.budget.sub_ns["comm_wait.p2p"] / n
     straggler = min(waits, played.waits - played.bubble)
-    parts = (
-        ("pipeline_straggler", straggler, "send/recv waiting beyond a replay with equal op times"),
-        (
-            "pipeline_uneven",
-            min(straggler, played.uneven),
-            "the part of it that is there with typical ranks: uneven stages",
-        ),
-        ("pipeline_bubble", waits - straggler, "the rest of the send/recv waiting: the schedule"),
+    least: Quality
+    most: Quality
+    least, most = ("lower_bound", "upper_bound") if played.partial else ("estimated", "estimated")
+    parts: tuple[tuple[str, float, str, Quality], ...] = (
+        ("pipeline_straggler", straggler, "send/recv waiting beyond a replay with equal op times", least),
+        ("pipeline_uneven", min(straggler, played.uneven), "the part of it with typical ranks: uneven stages", least),
+        ("pipeline_bubble", waits - straggler, "the rest of the send/recv waiting: the schedule", most),
     )
     told += f", its waiting by {units.share(off)} of the step"
-    return {k: Metric(float(round(value)), "ns", n, f"{basis}; {told}", "estimated") for k, value, basis in parts}
+    return {k: Metric(float(round(value)), "ns", n, f"{basis}; {told}", sure) for k, value, basis, sure in parts}

@@ -83,7 +83,10 @@ def _split(result: Result, waits: int) -> list[str]:
         f"{units.time(uneven)} of the former by stages of uneven work, the rest by ranks or micro-batches slower "
         "than the others of their stage"
     )
-    return [f"{whole}: {parts}", *([why] if straggler else []), result.metrics["pipeline_straggler"].basis]
+    even = _metric(result, "step_time_if_balanced_replay")
+    told = [f"{units.time(even)} a step with equal op times, by replay"] if straggler and even is not None else []
+    basis = result.metrics["pipeline_straggler"].basis
+    return [f"{whole}: {parts}", *([why] if straggler else []), *told, basis]
 
 
 def _advice(result: Result, by_replay: bool) -> str:
