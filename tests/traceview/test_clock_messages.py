@@ -140,11 +140,39 @@ def test_messages_that_contradict_each_other_prove_a_mismatch_and_place_nobody()
             job.columns["end"][i] -= 3 * MS
     table, found, got = fit(job)
     assert got.mismatches == [
-        "h0 and h1: no clock offset fits their sends and receives: a wrong match or a bad clock"
+        "h0 and h1: no offset and no drift up to 50 ppm fits their sends and receives: a wrong match or a bad clock"
     ]
     wait, second, _ = waited(table, found, got)
     assert not wait.any()
     assert (second == UNRESOLVED).all()
+
+
+@pytest.mark.parametrize("ring", [False, True])
+def test_stamps_that_contradict_by_less_than_their_own_error_are_no_proof(ring):
+    """Messages arrive 2 us before they are sent, both ways: +- 3 us is left of 5 us of error on either side."""
+    job = pipeline(there=-2 * US, back=-2 * US)
+    if ring:
+        job = Job()
+        for step in range(6):
+            for i, edge in enumerate(((0, 1), (1, 2), (2, 0))):
+                t = BEGIN + step * 20 * MS + i * 5 * MS
+                message(job, step, edge, t, t - 2 * US, arrives=t - 200 * US)
+    _, _, got = fit(job)
+    assert got.mismatches == []
+    assert {h.grade for h in got.clock.hosts} == {"A", "B"}
+    assert all(abs(h.offset_ns) <= h.bound_ns <= 6 * US for h in got.clock.hosts)
+
+
+def test_messages_between_aligned_hosts_that_contradict_by_less_than_that_accuse_nobody():
+    job = Job()
+    for k in range(20):
+        t = BEGIN + k * 5 * MS
+        job.add(k, {0: t, 1: t}, t + MS, group="dp", seq=k)
+        message(job, k, (0, 1), t + 2 * MS, t + 2 * MS - 2 * US)
+        message(job, k, (1, 0), t + 3 * MS, t + 3 * MS - 2 * US)
+    _, _, got = fit(job)
+    assert got.mismatches == []
+    assert got.clock.grade == "A"
 
 
 def test_without_common_steps_a_slip_could_look_like_a_clock_error():

@@ -61,7 +61,7 @@ def align(
     present[np.array(sorted(hosts), np.int64)] = True
     fit = fit_units(sample, unit, (len(names) + len(odd), present), fit_drift, config)
     pairs = one_sided(c, matches, unit)
-    base, limits = bounded(fit, sample, pairs)
+    base, limits = bounded(fit, sample, pairs, config.eps_min_ns)
     if t_ref_ns is None:
         t_ref_ns = int(c.start[c.rank == c.rank.min()].min()) if len(c) else 0
     run = _Run(names, host, np.flatnonzero(present), odd, eta, t_ref_ns, config)

@@ -7,7 +7,7 @@ a straight line (offset and drift), and only what they leave open counts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -40,6 +40,11 @@ class Track:
     def empty(self) -> bool:
         """No clock of constant drift within the limit fits: a wrong match, or a clock that was stepped."""
         return self.slope[0] > self.slope[1]
+
+    def loose(self, ns: int, limit: float) -> Track:
+        """The same with every bound ``ns`` wider."""
+        low, high = (self.low[0], self.low[1] - ns), (self.high[0], self.high[1] + ns)
+        return replace(self, low=low, high=high, slope=_slopes(low, high, limit))
 
     def at(self, t: int) -> tuple[int, int]:
         """Lowest and highest offset at a time before or after all points; ``FAR`` = not bounded."""
@@ -140,26 +145,49 @@ def tracks(base: TimeBase, part: Ints, pairs: Pairs, limit: float) -> list[Track
 
 
 def join(found: list[Track], records: Records, config: Config) -> Joined:
-    """Place every set that messages bound from both sides closely enough; leave the others where they are."""
-    count = len(records.unit)
+    """Place every set that messages bound from both sides closely enough; leave the others where they are.
+
+    A contradiction counts beyond the error of the stamps themselves: bounds that exclude each other by less than
+    ``eps_min_ns`` on either side are widened by it.
+    """
+    count, limit = len(records.unit), config.drift_assumed_ppm * 1e-6
     whole, still = np.zeros(count, np.int64), np.arange(count)
+    found = [t.loose(config.eps_min_ns, limit) if t.empty else t for t in found]
     sound = [t for t in found if not t.empty]
     broken = [(t.first, t.second) for t in found if t.empty]
     family = cycles(count, _arrows(sound))
-    gauge = family == still
     inner = [t for t in sound if family[t.first] == family[t.second]]
     outer = [(t.first, t.second, int(FAR)) for t in sound if family[t.first] != family[t.second]]
     out = Joined(still, whole, np.zeros(count), records.first, whole.copy(), [], outer, broken)
     if not inner:
         return out
+    ends = _ends(inner, records, family)
+    if ends.bad.any():
+        inner = [t.loose(config.eps_min_ns, limit) if ends.bad[t.first] else t for t in inner]
+        ends = _ends(inner, records, family)
+    out.empty.extend((int(family[s]), int(s)) for s in np.flatnonzero(ends.bad & (family != still)).tolist())
+    inner = [t for t in inner if not ends.bad[t.first]]
+    return _settle(out, inner, _lines(ends, config), config) if inner else out
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """What is proved of every set at the begin and at the end of the record of its family."""
+
+    times: tuple[Ints, Ints]
+    """on the set's own axis"""
+    sides: tuple[Bounds, Bounds]
+    bad: Bools
+    """sets of families whose bounds contradict each other"""
+
+
+def _ends(inner: list[Track], records: Records, family: Ints) -> _Ends:
+    gauge = family == np.arange(len(family))
     rough = _solve(inner, gauge, [_hull(t, records) for t in inner])
     places = np.where(rough.empty, 0, rough.low + (rough.high - rough.low) // 2)
-    begin, end = _spans(records, places, family)
-    sides = [_solve(inner, gauge, [t.at(int((x - places)[t.first])) for t in inner]) for x in (begin, end)]
-    bad = np.isin(family, family[rough.empty | sides[0].empty | sides[1].empty])
-    out.empty.extend((int(family[s]), int(s)) for s in np.flatnonzero(bad & ~gauge).tolist())
-    inner = [t for t in inner if not bad[t.first]]
-    return _settle(out, inner, _lines(sides, (begin, end), places, config), config) if inner else out
+    begin, end = (x - places for x in _spans(records, places, family))
+    first, last = (_solve(inner, gauge, [t.at(int(x[t.first])) for t in inner]) for x in (begin, end))
+    return _Ends((begin, end), (first, last), np.isin(family, family[rough.empty | first.empty | last.empty]))
 
 
 @dataclass(frozen=True)
@@ -194,17 +222,17 @@ class _Lines:
         return np.where(lead == np.arange(len(lead)), 0, worst + self.blur)
 
 
-def _lines(sides: list[Bounds], times: tuple[Ints, Ints], places: Ints, config: Config) -> _Lines:
+def _lines(ends: _Ends, config: Config) -> _Lines:
     """The middle at both ends; one offset for all where no drift could matter (METHODS d.2)."""
-    a, b = sides
+    a, b = ends.sides
     value = (a.low + (a.high - a.low) // 2, b.low + (b.high - b.low) // 2)
     limit = config.drift_assumed_ppm * 1e-6
-    span = times[1] - times[0]
+    span = ends.times[1] - ends.times[0]
     short = span * limit <= config.drift_min_effect_ns
     low, high = np.minimum(a.low, b.low), np.maximum(a.high, b.high)
     middle = low + (high - low) // 2
     return _Lines(
-        (times[0] - places, times[1] - places),
+        ends.times,
         (np.where(short, middle, value[0]), np.where(short, middle, value[1])),
         (a.low, b.low),
         (a.high, b.high),

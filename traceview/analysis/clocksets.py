@@ -124,8 +124,6 @@ def sentences(sets: Sets, names: list[str], config: Config) -> Said:
         apart.append(f"{who(a, b)}: {why}; waits between them cannot be told")
     if len(j.wide) > SAID:
         apart.append(f"so it is for {len(j.wide) - SAID} more pairs of hosts that share only sends and receives")
-    proofs = [
-        f"{who(a, b)}: no clock offset fits their sends and receives: a wrong match or a bad clock"
-        for a, b in j.empty
-    ]
+    drift = f"no offset and no drift up to {config.drift_assumed_ppm:.0f} ppm"
+    proofs = [f"{who(a, b)}: {drift} fits their sends and receives: a wrong match or a bad clock" for a, b in j.empty]
     return Said(notes, apart, proofs)

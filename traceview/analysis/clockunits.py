@@ -160,17 +160,20 @@ def time_base(fit: Fit) -> TimeBase:
     )
 
 
-def bounded(fit: Fit, sample: Sample, pairs: Pairs) -> tuple[TimeBase, Bounds]:
+def bounded(fit: Fit, sample: Sample, pairs: Pairs, slack_ns: int) -> tuple[TimeBase, Bounds]:
     """Causal bounds around the fit; an estimate outside its interval is projected into it and flagged.
 
-    A component of which no offsets satisfy all bounds stays as it is; the others do not feel it.
+    A component of which no offsets satisfy all bounds stays as it is; the others do not feel it. Messages may be
+    under way for so short a time that the error of the stamps counts: where they contradict, ``slack_ns`` is allowed.
     """
     base = time_base(fit)
-    first, second = _group_constraints(fit, base, sample), _pair_constraints(fit, base, pairs)
-    instance = np.concatenate((first[0], second[0] + int(first[0].max(initial=-1)) + 1))
-    unit, begin, end = (np.concatenate((a, b)) for a, b in zip(first[1:], second[1:], strict=True))
-    limits = bounds(instance, unit, begin, end, fit.gauge)
-    broken = np.isin(fit.component, fit.component[limits.empty])
+    slack = np.zeros(len(fit.component), np.int64)
+    for _ in range(2):
+        limits = _limits(fit, base, sample, pairs, slack)
+        broken = np.isin(fit.component, fit.component[limits.empty])
+        if not (broken & (slack == 0)).any():
+            break
+        slack[broken] = slack_ns
     off = ((limits.low > 0) | (limits.high < 0)) & ~fit.gauge & ~broken
     if off.any():
         move = np.where(off, np.clip(0, limits.low, limits.high), 0)
@@ -179,6 +182,14 @@ def bounded(fit: Fit, sample: Sample, pairs: Pairs) -> tuple[TimeBase, Bounds]:
         base = time_base(fit)
         limits = Bounds(limits.low - move, limits.high - move, limits.empty)
     return base, limits
+
+
+def _limits(fit: Fit, base: TimeBase, sample: Sample, pairs: Pairs, slack: Ints) -> Bounds:
+    """Bounds from instances and messages; ``slack``: by unit, how much earlier than sent a message may have come."""
+    first, second = _group_constraints(fit, base, sample), _pair_constraints(fit, base, pairs, slack)
+    instance = np.concatenate((first[0], second[0] + int(first[0].max(initial=-1)) + 1))
+    unit, begin, end = (np.concatenate((a, b)) for a, b in zip(first[1:], second[1:], strict=True))
+    return bounds(instance, unit, begin, end, fit.gauge)
 
 
 def _group_constraints(fit: Fit, base: TimeBase, sample: Sample) -> tuple[Ints, Ints, Ints, Ints]:
@@ -195,13 +206,13 @@ def _group_constraints(fit: Fit, base: TimeBase, sample: Sample) -> tuple[Ints, 
     return instance[crossing], unit[crossing], late[crossing], early[crossing]
 
 
-def _pair_constraints(fit: Fit, base: TimeBase, pairs: Pairs) -> tuple[Ints, Ints, Ints, Ints]:
+def _pair_constraints(fit: Fit, base: TimeBase, pairs: Pairs, slack: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """The same of send and receive: the sender has no end, the receiver no begin. Within a component only."""
     source, sink = fit.unit[pairs.sender], fit.unit[pairs.receiver]
     fit_pair = (source != sink) & (fit.component[source] == fit.component[sink])
     number, far = np.arange(int(fit_pair.sum())), np.full(int(fit_pair.sum()), FAR)
     begin = (base.to_true(pairs.sender, pairs.begin) - _adrift(fit, pairs.sender, pairs.begin))[fit_pair]
-    end = (base.to_true(pairs.receiver, pairs.end) + _adrift(fit, pairs.receiver, pairs.end))[fit_pair]
+    end = (base.to_true(pairs.receiver, pairs.end) + _adrift(fit, pairs.receiver, pairs.end) + slack[sink])[fit_pair]
     return (
         np.concatenate((number, number)),
         np.concatenate((source[fit_pair], sink[fit_pair])),
