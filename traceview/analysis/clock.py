@@ -116,6 +116,7 @@ def _report(run: _Run, fit: Fit, limits: Bounds, counts: tuple[Ints, Ints], sets
         for u in np.flatnonzero(limits.empty).tolist()
     ]
     clock = Clock(run.t_ref, hosts, rows, GRADES[worst], apart=said.apart + said.mismatches)
+    clock.neighbours_ns = max((bound for _, _, bound in sets.joined.links), default=None)
     return Alignment(base, clock, [*notes, *said.notes, *said.apart], mismatches + said.mismatches)
 
 

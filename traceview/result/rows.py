@@ -196,6 +196,7 @@ class Clock(msgspec.Struct):
     """Clocks of the run. ``clock_free_gap_ns``: median |aligned wait - clock-free wait| per group.
 
     ``apart``: hosts that share only sends and receives, and why these do not prove where their clocks stand.
+    ``neighbours_ns``: of those that these do align, the largest proved error between two that exchange messages.
     """
 
     t_ref_ns: int
@@ -204,6 +205,7 @@ class Clock(msgspec.Struct):
     grade: str = "A"
     clock_free_gap_ns: dict[str, int] = {}
     apart: list[str] = []
+    neighbours_ns: int | None = None
 
 
 class MatchRow(msgspec.Struct):
