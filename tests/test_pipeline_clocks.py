@@ -12,6 +12,7 @@ import traceview as tv
 from simulator import Sim, simulate, write_kineto
 from simulator.job import EPOCH, ClockDrift, ClockOffset, Job, SlowRank
 from simulator.truth import truth
+from traceview import units
 from traceview.result import Result
 
 MS = 1_000_000
@@ -47,7 +48,8 @@ def test_small_messages_prove_the_clocks_and_waits_are_the_truth_within_the_boun
             want = theta + ppb * 1e-9 * (at - EPOCH + theta)
             have = host.offset_ns + host.drift_ppm * 1e-6 * (at - result.clock.t_ref_ns)
             assert abs(have - want) <= host.join_bound_ns
-    near = result.clock.hosts[1].join_bound_ns * 1.1
+    near = result.clock.neighbours_ns
+    assert f"clocks B (error {units.time(near)})" in result.verdict.coverage
     messages = 4 * sim.job.micro_batches  # of a stage in the middle, a step
     for window in result.window_rows:
         true = next(w for w in known.windows if (w.rank, w.step) == (window.rank, window.step))

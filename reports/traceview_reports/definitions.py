@@ -214,7 +214,7 @@ COLUMNS = {
     "receives prove where they stand.",
     "instances": "Collectives the fit is from.",
     "clock.basis": "What the offset rests on. Sends and receives only: a receive cannot end before its send begins; "
-    "messages both ways leave an interval, the offset is its middle and ± its half. The errors of a chain of hosts add "
+    "messages both ways leave an interval, the offset is its middle and ± its half. Errors of a chain of hosts add "
     "up; the grade is that between neighbours.",
     "eta": "Offset of one rank's clock against its host.",
     "host_axis_shift": "Shift of the host axis against the GPU axis, when many kernels start before their launch.",

@@ -15,8 +15,11 @@ from traceview.analysis.causal import FAR, bounds
 from traceview.analysis.clock import align
 from traceview.analysis.clockjoin import cycles, track
 from traceview.analysis.match import match
+from traceview.analysis.stragglers import Clocks
+from traceview.analysis.timebase import TimeBase
 from traceview.analysis.types import TRANSFER, UNRESOLVED
 from traceview.analysis.waits import waits
+from traceview.result import Clock, HostClock
 
 BEGIN = 1_700_000_000_000_000_000
 PPM = 1e-6
@@ -91,17 +94,18 @@ def test_messages_both_ways_prove_an_interval_and_its_middle_is_the_place(offset
     assert wait.sum() == pytest.approx(want.sum(), rel=0.06)
 
 
-def test_offset_and_drift_are_both_bounded_over_a_long_record():
+@pytest.mark.parametrize("ppm", [20, -20])
+def test_offset_and_drift_are_both_bounded_over_a_long_record(ppm):
     """10 s and 20 ppm apart, 40 s of record: at every moment the axis is wrong by the proved bound at most."""
     job = pipeline(steps=40, period=1000 * MS, there=15 * US, back=15 * US)
     want = true_waits(job)
-    job.skew({1: 10_000.0 * MS}, {1: 20 * PPM}, BEGIN)
+    job.skew({1: 10_000.0 * MS}, {1: ppm * PPM}, BEGIN)
     table, found, got = fit(job)
     b = got.clock.hosts[1]
     assert b.join_bound_ns == pytest.approx(15 * US, abs=US)
-    assert b.drift_ppm == pytest.approx(-20, abs=0.8)
+    assert b.drift_ppm == pytest.approx(-ppm, abs=0.8)
     for true in (BEGIN, BEGIN + 20_000 * MS, BEGIN + 40_000 * MS):
-        local = true + 10_000 * MS + round(20 * PPM * (true - BEGIN))
+        local = true + 10_000 * MS + round(ppm * PPM * (true - BEGIN))
         assert abs(got.base.to_true(np.array([1]), np.array([local]))[0] - true) <= b.join_bound_ns
     wait, second, _ = waited(table, found, got)
     assert (second == TRANSFER).all()
@@ -173,6 +177,21 @@ def test_messages_between_aligned_hosts_that_contradict_by_less_than_that_accuse
     _, _, got = fit(job)
     assert got.mismatches == []
     assert got.clock.grade == "A"
+
+
+def test_a_message_whose_match_is_not_certain_is_no_proof():
+    """What arrives 5 ms before it is sent contradicts nothing if it may have been another message."""
+    job = pipeline()
+    t = BEGIN + 15 * MS
+    message(job, 0, (0, 1), t, t - 5 * MS, arrives=t - 6 * MS, left=t + MS)
+    job.skew({1: 8.0 * MS})
+    table, found, got = fit(job)
+    assert got.mismatches
+    odd = found.instance[np.flatnonzero((table["start"].to_numpy() == t) & (table["rank"].to_numpy() == 0))]
+    found.ambiguous[odd] = True
+    got = align(table, found, {0: "h0", 1: "h1"})
+    assert got.mismatches == []
+    assert got.clock.hosts[1].offset_ns == pytest.approx(-8 * MS, abs=31 * US)
 
 
 def test_without_common_steps_a_slip_could_look_like_a_clock_error():
@@ -347,6 +366,18 @@ def test_the_error_of_a_place_does_not_weaken_what_is_told_inside_the_set():
     base = fit(stages({r: (r * MS, 0.0) for r in range(6)}), {r: f"h{r}" for r in range(6)})[2].base
     assert base.pair_sigma(np.array([2]), np.array([3]))[0] < 2 * US
     assert base.pair_sigma(np.array([0]), np.array([2]))[0] > 15 * US
+
+
+def test_the_proof_against_a_straggler_counts_the_hosts_of_its_own_set_only():
+    hosts = [
+        HostClock("a", 0, 0.0, 0.0, 0, "A", 0, component=0),
+        HostClock("b", 0, 0.0, 1.0, 40, "A", 0, component=0),
+        HostClock("c", 0, 0.0, 900.0, 900, "B", 0, component=2, join_bound_ns=900),
+        HostClock("d", 0, 0.0, 902.0, 970, "B", 0, component=2, join_bound_ns=900),
+        HostClock("e", 0, 0.0, None, None, "C", 0, component=4),
+    ]
+    clocks = Clocks(TimeBase.identity(5), dict(enumerate("abcde")), Clock(0, hosts, []))
+    assert [clocks.bound(r) for r in range(5)] == [40, 40, 70, 70, None]
 
 
 def test_messages_correct_an_estimate_that_collectives_put_outside_the_interval():
