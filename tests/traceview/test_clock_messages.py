@@ -180,10 +180,10 @@ def test_messages_between_aligned_hosts_that_contradict_by_less_than_that_accuse
 
 
 def test_a_message_whose_match_is_not_certain_is_no_proof():
-    """What arrives 5 ms before it is sent contradicts nothing if it may have been another message."""
+    """What arrives 4 ms before it is sent contradicts nothing if it may have been another message."""
     job = pipeline()
-    t = BEGIN + 15 * MS
-    message(job, 0, (0, 1), t, t - 5 * MS, arrives=t - 6 * MS, left=t + MS)
+    t = BEGIN + 18 * MS
+    message(job, 0, (0, 1), t, t - 4 * MS, arrives=t - 5 * MS, left=t + MS)
     job.skew({1: 8.0 * MS})
     table, found, got = fit(job)
     assert got.mismatches
