@@ -7,10 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import traceview as tv
 from simulator import Sim, simulate, write_kineto
-from simulator.job import EPOCH, ClockDrift, ClockOffset, Job, SlowRank
+from simulator.job import (
+    EPOCH,
+    ClockDrift,
+    ClockOffset,
+    DroppedStart,
+    Job,
+    LateStart,
+    MissingFirstCollectives,
+    MissingRanks,
+    SlowRank,
+)
 from simulator.truth import truth
 from traceview import units
 from traceview.result import Result
@@ -84,3 +96,36 @@ def test_the_slow_rank_of_a_stage_is_named_whatever_the_clocks_of_the_stages() -
     assert named[0] == named[1]
     assert [rank for rank, *_ in named[0]] == [2]
     assert run(4, "10 s and 20 ppm", **job)[1].straggler_rows == []
+
+
+LOSSES = st.one_of(
+    st.builds(MissingFirstCollectives, st.integers(0, 2), st.integers(1, 4)),
+    st.builds(DroppedStart, st.integers(0, 2), st.integers(1, 12)),
+    st.builds(LateStart, st.integers(0, 2), st.integers(1, 2), st.sampled_from([0, 5 * MS])),
+    st.builds(MissingRanks, st.tuples(st.integers(0, 2))),
+)
+
+
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(
+    errors=st.lists(st.tuples(st.integers(-(10**10), 10**10), st.sampled_from([0, 20_000, -20_000])), max_size=3),
+    losses=st.lists(LOSSES, max_size=1),
+    size=st.sampled_from([1_000, SMALL, LARGE]),
+    micro=st.integers(1, 4),
+    jitter=st.sampled_from([0, 3_000]),
+)
+def test_no_clock_and_no_lost_record_makes_waiting_or_a_straggler_of_a_healthy_pipeline(
+    errors: list[tuple[int, int]], losses: list[Any], size: int, micro: int, jitter: int
+) -> None:
+    faults = [f for h, (ns, ppb) in enumerate(errors) for f in (ClockOffset(h, ns), ClockDrift(h, ppb))]
+    more = dict(layers=3, kernels=1, activation_bytes=size, micro_batches=micro, end_jitter_ns=jitter)
+    sim, result = run(3, faults=(*faults, *losses), **more)
+    known = truth(sim)
+    assert result.straggler_rows == []
+    assert result.quality.violations == 0
+    assert not [a for a in result.clock.apart if "bad clock" in a]
+    error = (result.clock.neighbours_ns or 0) + jitter
+    for window in result.window_rows:
+        true = next(w for w in known.windows if (w.rank, w.step) == (window.rank, window.step))
+        assert window.leaves_ns["comm_wait"] <= true.leaves.get("comm_wait", 0) + 4 * micro * error
+        assert window.leaves_ns["compute"] == true.leaves["compute"]
