@@ -12,7 +12,7 @@ import click
 import msgspec
 
 import traceview as tv
-from traceview import compare, gate, result
+from traceview import compare, gate, history, result
 from traceview.cli.main import cli
 from traceview.schema import TABLES
 from traceview_reports import terminal
@@ -74,10 +74,12 @@ def comparisons() -> str:
         "# Comparison JSON",
         "",
         "What `traceview compare --json` and `traceview gate --json` write: an object with `decision` (a Decision)",
-        "and `comparison` (a Comparison). Additions are allowed, renames are not.",
+        "and `comparison` (a Comparison); of `traceview history --json`: `trends`, a list of Trend. Additions are allowed,",
+        "renames are not.",
         "",
     ]
-    return "\n".join([*head, *structs_of(gate.Decision, gate), *structs_of(compare.Comparison, compare)])
+    parts = ((gate.Decision, gate), (compare.Comparison, compare), (history.Trend, history))
+    return "\n".join([*head, *(line for first, module in parts for line in structs_of(first, module))])
 
 
 def structs_of(first: type, module: ModuleType) -> list[str]:

@@ -104,6 +104,9 @@ class Config:
     gate_min_runs: int = 3  # i.3: from so many runs a side their medians decide
     gate_p: float = 0.01  # i.3
     gate_pair_correlation: float = 0.5  # i.4: above, steps are compared pair by pair
+    history_min_runs: int = 10  # i.4: changes are looked for in no fewer runs
+    history_p: float = 0.001  # i.4
+    history_min_change: float = 0.02  # i.4: a smaller change of the step time is none
     one_rank_share: float = 0.6  # with more of the blame on one rank it is not "taking turns"
 
     def as_dict(self) -> dict[str, float]:

@@ -13,6 +13,7 @@ from traceview.cli.analyze import analyze
 from traceview.cli.compare import compare
 from traceview.cli.export import export
 from traceview.cli.gate import gate
+from traceview.cli.history import history
 from traceview.cli.inspect import inspect
 from traceview.cli.streams import give_up, reopen, tolerant
 from traceview.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNUSABLE, TraceviewError
@@ -29,6 +30,7 @@ cli.add_command(analyze)
 cli.add_command(compare)
 cli.add_command(export)
 cli.add_command(gate)
+cli.add_command(history)
 cli.add_command(inspect)
 
 
