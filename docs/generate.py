@@ -74,8 +74,8 @@ def comparisons() -> str:
         "# Comparison JSON",
         "",
         "What `traceview compare --json` and `traceview gate --json` write: an object with `decision` (a Decision)",
-        "and `comparison` (a Comparison); of `traceview history --json`: `trends`, a list of Trend. Additions are allowed,",
-        "renames are not.",
+        "and `comparison` (a Comparison); of `traceview history --json`: `trends`, a list of Trend. Additions are",
+        "allowed, renames are not.",
         "",
     ]
     parts = ((gate.Decision, gate), (compare.Comparison, compare), (history.Trend, history))
