@@ -147,6 +147,14 @@ def test_a_report_of_many_processes(tmp_path: Path) -> None:
     assert {run.parts[r].meta.devices[0] for r in run.ranks} == set(range(8))
 
 
+def test_ranks_that_do_not_communicate_are_analysed(tmp_path: Path) -> None:
+    """Replicas of an inference server: nothing to match, to wait for or to replay."""
+    rows = [k | {"globalPid": PID + (r << 24)} for r in range(2) for k in GOOD]
+    path = write_sqlite(tmp_path / "x.sqlite", NAMES | {"CUPTI_ACTIVITY_KIND_KERNEL": rows})
+    result = tv.analyze(tv.open(path, cache=False))
+    assert result.budget.leaves_ns["compute"] == 2 * 5 * 900
+
+
 def test_host_calls_ranges_and_samples_too(tmp_path: Path) -> None:
     calls = [call(900, 950, 16, 1), call(400 * DAY, 400 * DAY + 9, 16, 2), call(2900, 2800, 16, 3)]
     ranges = [

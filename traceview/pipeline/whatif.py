@@ -25,6 +25,8 @@ def answer(run: Run, base: Frame, across: Across, rows: list[StragglerRow], how:
     """Replay the used steps, equalised and with each culprit, and all of them, replaced."""
     if len(run.ranks) < 2:
         return Answer(refused="one rank waits for nobody that was seen")
+    if not len(base.step_of_row):
+        return Answer(refused="the ranks communicate nothing that was seen")
     counts = {r: run.parts[r].meta.rows.get("collectives", 0) for r in run.ranks}
 
     def op_of_row(rank: int) -> Ints:
