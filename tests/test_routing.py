@@ -112,6 +112,13 @@ def test_a_slow_gpu_with_even_tokens_is_slow(load: tuple[float, ...]) -> None:
     assert result.verdict.owner == "hardware"
 
 
+def test_two_hot_ranks_are_named_together() -> None:
+    result = analyse("D2", Routing((1.0, 1.0, 1.0, 1.0, 1.8, 1.8, 1.0, 1.0)))
+    assert culprits(result) == dict.fromkeys((4, 5), ("compute_more_work", "uneven"))
+    assert names(result) == {"expert-imbalance"}
+    assert finding(result, "expert-imbalance").title.startswith("ranks 4-5 on node-2 get 1.50x the mean tokens")
+
+
 def test_a_slow_gpu_with_fewer_tokens_than_others_is_slow_and_both_are_named() -> None:
     result = analyse("D2", Routing(HOT), SLOW)
     assert culprits(result) == {5: ("compute_more_work", "uneven"), 2: ("compute_slower", "")}

@@ -76,7 +76,8 @@ def jobs(
         found += draw(st.lists(st.builds(f.StageImbalance, st.integers(0, pp - 1), st.just(1.3)), max_size=1))
     if layout == "ep":
         loads = st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=ranks, max_size=ranks)
-        found += draw(st.lists(st.builds(f.ExpertImbalance, loads.map(tuple)), max_size=1))
+        routed = st.builds(f.Routing, loads.map(tuple), st.sampled_from(["", "step", "layer"]), st.booleans())
+        found += draw(st.lists(st.builds(f.ExpertImbalance, loads.map(tuple)) | routed, max_size=1))
     if layout == "dp":
         found += draw(st.lists(st.just(f.CudaGraphs("node")), max_size=1))
     if ranks > 2 and hosts == 1:

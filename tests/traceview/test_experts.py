@@ -179,6 +179,22 @@ def test_a_record_that_begins_with_a_combine() -> None:
     assert account(m.analyse()).gain.tolist() == [3 * MS] * 3
 
 
+def test_two_micro_batches_in_turn() -> None:
+    """Dispatch 1, dispatch 2, combine 1, combine 2: each finds its own."""
+    m = Moe()
+    for m.step in range(3):
+        even, one, two = [2000] * 4, [5000, 1000, 1000, 1000], [1000, 1000, 5000, 1000]
+        m.exchange(even, one)
+        m.exchange(even, two)
+        m.compute([5 * MS, MS, MS, MS])
+        m.exchange(one, even)
+        m.compute([MS, MS, 5 * MS, MS])
+        m.exchange(two, even)
+    found = account(m.analyse())
+    assert found.load.argmax(axis=1).tolist() == [0, 2] * 3
+    assert len(found.step) == 6
+
+
 def test_even_all_to_alls_pair_off_one_after_the_other() -> None:
     assert len(account(moe([2, 2, 2, 2], [2, 2, 2, 2], steps=3)).step) == 6
 
@@ -290,6 +306,7 @@ def test_row_of_a_persistent_hot_rank() -> None:
         ([[[5, 1, 1, 1]] * 2, [[1, 5, 1, 1]] * 2, [[1, 1, 5, 1]] * 2], "step"),
         ([[[5, 1, 1, 1], [1, 5, 1, 1], [1, 1, 5, 1]]] * 3, "layer"),
         ([[[5, 1, 1, 1]] * 2, [[5, 1, 1, 1]] * 2, [[1, 1, 5, 1]] * 2], ""),
+        ([[[5, 5, 1, 1]] * 2, [[5, 5, 1, 1]] * 2, [[5, 5, 1, 1]] * 2], ""),
     ],
 )
 def test_whether_the_loaded_rank_moves(per_step: list[list[Loads]], moves: str) -> None:
@@ -298,6 +315,12 @@ def test_whether_the_loaded_rank_moves(per_step: list[list[Loads]], moves: str) 
         for tokens in layers:
             m.layer(tokens)
     assert row(m.analyse()).moves == moves
+
+
+def test_equally_loaded_ranks_share_the_gain() -> None:
+    found = row(moe([5, 5, 1, 1]))
+    assert [(r.rank, r.load, r.gain_ns) for r in found.ranks] == [(0, 5 / 3, 3 * MS), (1, 5 / 3, 3 * MS)]
+    assert found.gain_ns == 6 * MS and found.loaded_last == 3
 
 
 @given(st.lists(st.integers(0, 5), min_size=6, max_size=6))

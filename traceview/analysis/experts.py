@@ -132,11 +132,17 @@ def _by_size(sent_by: Ints, received_by: Ints, step: Ints, config: Config) -> tu
     taken: set[int] = set()
     pairs: list[tuple[int, int]] = []
     fits = [_fitting(sent, received, step, lag, near) for lag in range(1, LOOK_BACK + 1)]
+    clear = received.max(axis=1) > (1 + config.expert_uneven) / sent.shape[1]  # even ones fit any other
     for b in range(1, len(step)):
-        lags = [lag for lag in range(1, min(b, LOOK_BACK) + 1) if fits[lag - 1][b - lag] and outward[b - lag]]
-        if lags and taken.isdisjoint(range(b - lags[0], b + 1)):
-            taken |= {b, b - lags[0]}
-            pairs.append((b - lags[0], b))
+        before = [
+            b - lag
+            for lag in range(1, min(b, LOOK_BACK) + 1)
+            if fits[lag - 1][b - lag] and outward[b - lag] and (lag == 1 or clear[b - lag])
+        ]
+        a = next((a for a in before if a not in taken), b)
+        if a < b and b not in taken:
+            taken |= {a, b}
+            pairs.append((a, b))
     at = np.array(pairs, np.int64).reshape(-1, 2)
     return at[:, 0], at[:, 1]
 
@@ -252,19 +258,18 @@ def tokens(c: Columns, found: list[Account]) -> Tokens | None:
     return Tokens(rows[order], *(np.concatenate(p)[order] for p in parts))
 
 
-def rows(c: Columns, found: list[Account], exposed_of_row: Ints) -> list[ExpertRow]:
+def rows(c: Columns, found: list[Account], exposed_of_row: Ints, config: Config = DEFAULT) -> list[ExpertRow]:
     """The accounts as rows of the result, the largest gain first. ``exposed_of_row``: exposed transfer, ns."""
     busy = np.maximum(*c.elems()) if found else exposed_of_row
-    out = [_row(c, a, busy, exposed_of_row) for a in found]
+    out = [_row(c, a, busy, exposed_of_row, config) for a in found]
     return sorted(out, key=lambda r: (-r.gain_ns, r.group, r.members))
 
 
-def _row(c: Columns, a: Account, busy: Ints, exposed_of_row: Ints) -> ExpertRow:
-    top = a.load.argmax(axis=1)
-    last = a.left.argmin(axis=1) == top
-    late = -a.left
-    correlation, n = _correlation(a.load, late) if a.told else (None, 0)
+def _row(c: Columns, a: Account, busy: Ints, exposed_of_row: Ints, config: Config) -> ExpertRow:
     busiest = a.load.max(axis=1)
+    hot = a.load >= (1 - config.expert_uneven) * busiest[:, None]  # equal ones share the blame
+    last = np.take_along_axis(hot, a.left.argmin(axis=1)[:, None], 1)
+    correlation, n = _correlation(a.load, -a.left) if a.told else (None, 0)
     group = c.groups[a.group] if a.group >= 0 else None
     return ExpertRow(
         group=group.name if group else "",
@@ -284,8 +289,8 @@ def _row(c: Columns, a: Account, busy: Ints, exposed_of_row: Ints) -> ExpertRow:
         loaded_last=int(last.sum()) if a.told else 0,
         correlation=correlation,
         correlation_n=n,
-        moves=_moves(a, top),
-        ranks=_ranks(a, top) if a.told else [],
+        moves=_moves(a, hot, config),
+        ranks=_ranks(a, hot) if a.told else [],
     )
 
 
@@ -298,23 +303,25 @@ def _transfer(busy: Ints, exposed: Ints) -> int:
     return round(float((exposed.mean(axis=1) * (1 - busy.mean(axis=1) / most)).sum()))
 
 
-def _moves(a: Account, top: Ints) -> str:
-    """Whether the most loaded rank changes, by gain: '' | 'step' (one rank a step) | 'layer' (within a step)."""
-    ranks = len(a.ranks)
+def _moves(a: Account, hot: Bools, config: Config) -> str:
+    """Whether the most loaded ranks change, by gain: '' | 'step' (the same all over a step) | 'layer'."""
+    weight = a.gain[:, None] * hot
     total = float(a.gain.sum())
-    if total <= 0 or np.bincount(top, a.gain, ranks).max() > DEFAULT.one_rank_share * total:
+    if total <= 0 or weight.sum(axis=0).max() > config.one_rank_share * total:
         return ""
-    _, number = np.unique(a.step, return_inverse=True)
-    by_step = np.bincount(number * ranks + top, a.gain, (int(number.max()) + 1) * ranks).reshape(-1, ranks)
-    return "step" if by_step.max(axis=1).sum() > DEFAULT.one_rank_share * total else "layer"
+    steps, number = np.unique(a.step, return_inverse=True)
+    by_step = np.zeros((len(steps), len(a.ranks)))
+    np.add.at(by_step, number, weight)
+    return "step" if by_step.max(axis=1).sum() > config.one_rank_share * total else "layer"
 
 
-def _ranks(a: Account, top: Ints) -> list[ExpertRank]:
-    """The ranks that were the most loaded of a pair that gains, the largest gain first."""
-    gain = np.bincount(top, a.gain, len(a.ranks))
+def _ranks(a: Account, hot: Bools) -> list[ExpertRank]:
+    """The ranks that were the most loaded of a pair that gains, the largest gain first; equal ones share it."""
+    hot = hot & (a.gain > 0)[:, None]
+    gain = (hot * (a.gain / np.maximum(hot.sum(axis=1), 1))[:, None]).sum(axis=0)
     out = []
     for k in np.argsort(-gain, kind="stable")[: int((gain > 0).sum())].tolist():
-        mine = (top == k) & (a.gain > 0)
+        mine = hot[:, k]
         out.append(
             ExpertRank(
                 rank=int(a.ranks[k]),

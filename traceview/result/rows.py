@@ -81,7 +81,7 @@ class StragglerRow(msgspec.Struct):
 
 
 class ExpertRank(msgspec.Struct):
-    """A rank that was the most loaded one of a dispatch/combine pair that gains from even tokens."""
+    """A rank that was the most loaded one, or as loaded, of a dispatch/combine pair that gains from even tokens."""
 
     rank: int
     load: float
@@ -89,6 +89,7 @@ class ExpertRank(msgspec.Struct):
     pairs: int
     steps: int
     gain_ns: int
+    """its part of the gain: ranks that are as loaded share it"""
     pace: float
     """its time per token over that of a typical rank"""
 

@@ -87,6 +87,13 @@ def has_uneven_experts(result: Result, config: Config) -> bool:
     return matters(result, uneven_experts_ns(result), config.finding_min_share)
 
 
+def in_uneven_experts(result: Result, config: Config) -> set[int]:
+    """Ranks of the groups that the finding on uneven experts is about."""
+    if not has_uneven_experts(result, config):
+        return set()
+    return {rank for row in result.experts if row.gain_ns for rank in parse_members(row.members)}
+
+
 def ranks_with(result: Result, share: float, *leaves: str) -> list[int]:
     """Ranks that spend at least ``share`` of their time in these leaves."""
     out = []

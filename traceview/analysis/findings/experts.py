@@ -24,7 +24,7 @@ def find(result: Result, config: Config) -> list[Finding]:
     return [
         Finding(
             id="expert-imbalance",
-            title=_title(result, first, len(rows)),
+            title=_title(result, first, len(rows), config),
             saving_ns_per_step=saving,
             basis="largest minus mean of the compute that follows the tokens, between dispatch and combine, as far "
             "as others wait for it; part of the straggler wait, in no other finding",
@@ -39,8 +39,7 @@ def find(result: Result, config: Config) -> list[Finding]:
     ]
 
 
-def _title(result: Result, row: ExpertRow, groups: int) -> str:
-    hot = row.ranks[0]
+def _title(result: Result, row: ExpertRow, groups: int, config: Config) -> str:
     where = f"expert group {row.group}" if row.group else "its expert group"
     more = f", and {groups - 1} more group{'s' * (groups > 2)} are uneven" if groups > 1 else ""
     if row.moves:
@@ -48,11 +47,13 @@ def _title(result: Result, row: ExpertRow, groups: int) -> str:
             f"from {row.moves} to {row.moves} another rank of {where} is overloaded, {row.imbalance:.2f}x the mean "
             f"tokens; the others wait{more}"
         )
-    host = next((r.host for r in result.rank_rows if r.rank == hot.rank), "")
-    others = row.group_size - 1
+    hot = [x for x in row.ranks if x.pairs > config.one_rank_share * row.pairs] or row.ranks[:1]
+    hosts = {r.host for r in result.rank_rows if r.rank in {x.rank for x in hot}}
+    place = on_host(hosts.pop()) if len(hosts) == 1 else ""
+    one, others = len(hot) == 1, row.group_size - len(hot)
     return (
-        f"rank {hot.rank}{on_host(host)} gets {hot.load:.2f}x the mean tokens of {where}; "
-        f"{others} other{'s' * (others != 1)} wait{'s' * (others == 1)}{more}"
+        f"rank{'s' * (not one)} {units.ranks(sorted(x.rank for x in hot))}{place} get{'s' * one} {hot[0].load:.2f}x "
+        f"the mean tokens of {where}; {others} other{'s' * (others != 1)} wait{'s' * (others == 1)}{more}"
     )
 
 

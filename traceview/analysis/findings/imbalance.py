@@ -5,6 +5,7 @@ from __future__ import annotations
 from traceview import units
 from traceview.analysis.findings.common import (
     has_uneven_experts,
+    in_uneven_experts,
     matters,
     of_step,
     per_step,
@@ -25,7 +26,7 @@ def find(result: Result, config: Config) -> list[Finding]:
         return []
     saving = per_step(result, "comm_wait.nxn") * left // total
     if has_uneven_experts(result, config):
-        saving = min(saving, _beside_experts(result, total))
+        saving = min(saving, _beside_experts(result, total, config))
     if not matters(result, saving, config.finding_min_share):
         return []
     title, advice = _words(result, rest, left, config)
@@ -51,10 +52,11 @@ def own_ns(row: BlameRow) -> int:
     return row.origin_blame_ns - row.by_schedule_ns
 
 
-def _beside_experts(result: Result, total: int) -> int:
+def _beside_experts(result: Result, total: int, config: Config) -> int:
     """Mean exposed wait, ns a step, that neither the finding on uneven experts counts nor one on a straggler."""
     wait = per_step(result, "comm_wait.nxn")
-    named = [s for s in result.straggler_rows if s.tokens != "uneven"]  # the others are in the experts' finding
+    counted = in_uneven_experts(result, config)
+    named = [s for s in result.straggler_rows if s.tokens != "uneven" or s.rank not in counted]
     in_experts = uneven_experts_ns(result, {s.rank for s in named})
     return max(wait - in_experts - wait * sum(s.origin_blame_ns for s in named) // total, 0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from traceview import units
 from traceview.analysis.findings.common import (
     has_uneven_experts,
+    in_uneven_experts,
     on_host,
     step_ns,
     uneven_experts_ns,
@@ -50,9 +51,9 @@ ADVICE = {
 def find(result: Result, config: Config) -> list[Finding]:
     """One finding per node, or per rank that is not a whole slow node."""
     nodes: dict[str, list[StragglerRow]] = {}
-    experts = has_uneven_experts(result, config)
+    counted = in_uneven_experts(result, config)
     for row in result.straggler_rows:
-        if experts and row.tokens == "uneven":
+        if row.tokens == "uneven" and row.rank in counted:
             continue  # the finding on uneven experts counts the same waiting
         key = f"node {row.host}" if row.place == "node" else f"rank {row.rank}"
         nodes.setdefault(key, []).append(row)
