@@ -86,6 +86,7 @@ class Config:
     replay_differs: float = 0.2  # h.2: replay and simple bound that differ by more are explained
     replay_rows: int = 100_000  # communication operations in a replay: fewer steps where there are more
     replay_max_rows: int = 300_000  # a single step that has more is not replayed
+    replay_max_ops: int = 500_000  # GPU operations of one rank
     replay_max_depth: int = 800  # communication operations of one rank: they come one after the other
     # findings
     finding_min_share: float = 0.02  # a finding that saves less than this share of the step is not shown

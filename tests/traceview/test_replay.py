@@ -76,6 +76,12 @@ CAPS = {
     "operations in all": ({"replay_rows": 8}, [0, 1], ""),
     "operations of a rank": ({"replay_max_depth": 2}, [0], ""),
     "one step always": ({"replay_rows": 1, "replay_max_depth": 1}, [0], ""),
+    "GPU operations of a rank": ({"replay_max_ops": 9}, [0, 1], ""),
+    "a step of too many GPU operations": (
+        {"replay_max_ops": 3},
+        None,
+        "one step holds 4 GPU operations of a rank, a replay at most 3",
+    ),
     "but not a huge one": (
         {"replay_max_rows": 3},
         None,
@@ -130,6 +136,12 @@ def test_what_was_not_observed_does_not_move_and_refuses_if_it_is_most():
     none = changed(some, phases=changed(some.phases, second=np.full(len(rows), UNRESOLVED, np.int8)))
     answer = replay.replay(changed(inputs, met=changed(inputs.met, waited=none)), [])
     assert answer.refused.startswith("most communication is not fully observed")
+
+
+def test_a_rank_without_gpu_work_in_the_steps_is_refused():
+    inputs = steps_of()
+    empty = changed(inputs, gpu_ops=lambda r: inputs.gpu_ops(r).slice(0, 0) if r else inputs.gpu_ops(r))
+    assert replay.replay(empty, []).refused == "some rank has no GPU work in the replayed steps"
 
 
 def test_an_order_that_contradicts_itself_is_refused():

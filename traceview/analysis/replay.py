@@ -16,7 +16,7 @@ from traceview import units
 from traceview.analysis import replayequal
 from traceview.analysis.instances import BLOCK
 from traceview.analysis.intervals import Spans, subtract, union
-from traceview.analysis.ops import CLS, Ops, ints
+from traceview.analysis.ops import CLS, NONE, Ops, ints
 from traceview.analysis.origin import TableSource
 from traceview.analysis.replaygraph import Graph, build
 from traceview.analysis.replaylane import Lane, lane
@@ -39,6 +39,8 @@ class Inputs:
     windows: Windows
     step_of_row: Ints
     gpu_ops: TableSource
+    gpu_rows: Callable[[int], int]
+    """rank -> number of its GPU operations, without opening them"""
     host_ranges: TableSource
     op_of_row: Callable[[int], Ints]
     """rank -> its row of ``gpu_ops`` for each of its collectives rows, -1 = none"""
@@ -84,7 +86,12 @@ def replay(inputs: Inputs, culprits: list[frozenset[int]], config: Config = DEFA
     chain, why = choose(inputs, config)
     if chain is None:
         return Answer(refused=why)
-    graph = build([_lane(inputs, chain, i, config) for i in range(len(chain.ranks))], inputs.met)
+    lanes = [_lane(inputs, chain, i, config) for i in range(len(chain.ranks))]
+    found = [x for x in lanes if x is not None]
+    if len(found) < len(lanes):
+        return Answer(chain.steps, "some rank has no GPU work in the replayed steps")
+    graph = build(found, inputs.met)
+    del lanes, found
     if graph is None:
         return Answer(chain.steps, "the order of events contradicts itself: a clock or a match is wrong")
     base = play(graph, Scenario())
@@ -143,7 +150,11 @@ def choose(inputs: Inputs, config: Config) -> tuple[Chain | None, str]:
     first, last = _longest(whole, joined)
     count = _operations(inputs, steps[first:last])
     deep, rows = np.cumsum(count.max(axis=0)), np.cumsum(count.sum(axis=0))
-    number = max(1, int(np.count_nonzero((deep <= config.replay_max_depth) & (rows <= config.replay_rows))))
+    gpu = max(inputs.gpu_rows(r) for r in ranks.tolist()) / len(np.unique(w.step))
+    fits = (deep <= config.replay_max_depth) & (rows <= config.replay_rows)
+    number = max(1, int(np.count_nonzero(fits & (gpu * np.arange(1, len(fits) + 1) <= config.replay_max_ops))))
+    if gpu > config.replay_max_ops:
+        return None, f"one step holds {gpu:,.0f} GPU operations of a rank, a replay at most {config.replay_max_ops:,}"
     if rows[0] > config.replay_max_rows:
         held = f"{count[:, 0].sum():,} communication operations"
         return None, f"one step holds {held}, a replay at most {config.replay_max_rows:,}"
@@ -175,17 +186,20 @@ def _longest(whole: Any, joined: Any) -> tuple[int, int]:
     return best
 
 
-def _lane(inputs: Inputs, chain: Chain, i: int, config: Config) -> Lane:
-    """One rank's records in the chain; only these are read."""
+def _lane(inputs: Inputs, chain: Chain, i: int, config: Config) -> Lane | None:
+    """One rank's records in the chain, None without any; only these are read."""
     rank, bounds, met = chain.ranks[i], chain.bounds[i], inputs.met
     shift = inputs.host_shift(rank)
     whole = inputs.gpu_ops(rank)
     on_device = ints(whole, "device") == chain.device[i]
     rows = np.flatnonzero(on_device & (ints(whole, "end") > bounds[0]) & (ints(whole, "start") < bounds[-1]))
-    low, high = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+    if not len(rows):
+        return None
+    low, high = int(rows[0]), int(rows[-1]) + 1
     table = whole.slice(low, high - low)
     ops = Ops.of(table).on_gpu_axis(shift)
-    call = np.where(ops.launched, ints(table, "launch_end") - ints(table, "launch_start"), 0)
+    back = ints(table, "launch_end")
+    call = np.where(ops.launched & (back != NONE), back - ints(table, "launch_start"), 0)
     of_op = np.full(high - low, -1, np.int64)
     op = inputs.op_of_row(rank)
     first = int(np.searchsorted(met.c.rank, rank))

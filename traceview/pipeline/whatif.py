@@ -41,6 +41,7 @@ def answer(run: Run, base: Frame, across: Across, rows: list[StragglerRow], how:
         windows=base.windows,
         step_of_row=base.step_of_row,
         gpu_ops=lambda r: run.table(GPU_OPS, r),
+        gpu_rows=lambda r: run.parts[r].meta.rows.get("gpu_ops", 0),
         host_ranges=lambda r: run.table(HOST_RANGES, r),
         op_of_row=op_of_row,
         host_shift=lambda r: base.axes[r].host_shift,
