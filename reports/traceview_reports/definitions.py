@@ -86,6 +86,8 @@ METRICS = {
     "again with their work at the lower median of their peers, and everything that depends on it moves.",
     "step_time_if_balanced_replay": "Step time with equal op times: work at the mean of the peers, stages of a "
     "pipeline made equal, host stalls at the typical time; played again.",
+    "straggler_wait_left": "Exposed straggler wait per rank and step that is left if the named stragglers are "
+    "typical, beyond that with equal op times: what nobody named explains.",
     "replay_error": "Largest relative difference of a step between the replay without a change and the record: "
     "from 2 % on the answers are told with care, from 5 % on there is none.",
     "pipeline_straggler": "Send and receive waiting per rank and step that a replay with equal op times does not "

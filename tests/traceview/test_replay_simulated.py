@@ -83,6 +83,14 @@ def test_a_slow_rank_of_a_stage_is_no_uneven_stage() -> None:
     assert value(job, "step_time_if_replaced_replay") == pytest.approx(value(WIDE, "step_time"), rel=0.005)
 
 
+def test_who_is_late_for_a_named_rank_over_the_pipeline_takes_no_turns() -> None:
+    """Ranks of other stages wait for the slow one in receives and are late themselves: the replay explains that."""
+    job = Job(layout="pp", pp=4, ranks=8, steps=5, layers=8, kernels=2, micro_batches=8, faults=(SlowRank(5, 1.5),))
+    assert [s.rank for s in analyse(job).straggler_rows] == [5]
+    assert value(job, "straggler_wait_left") < 0.002 * value(job, "step_time")
+    assert finding(job, "imbalance") is None
+
+
 REPLACED: dict[str, tuple[Job, Any, float]] = {
     "dp": (Job(ranks=4, steps=5), SlowRank(2, 1.5), 0.002),
     "fsdp": (Job("fsdp", ranks=4, steps=5), SlowRank(2, 1.5), 0.002),

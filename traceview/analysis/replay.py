@@ -58,6 +58,16 @@ class Chain:
 
 
 @dataclass(frozen=True)
+class Fixed:
+    """A replay in which some ranks are typical, ns."""
+
+    step: float
+    """step time"""
+    left: float
+    """exposed straggler wait beyond that of equalised op times, mean per rank and step"""
+
+
+@dataclass(frozen=True)
 class Answer:
     """What the replay says; times in ns, means per rank and step. ``refused``: why it says nothing."""
 
@@ -69,8 +79,8 @@ class Answer:
     """base replay: step time (METHODS b.1) of the replayed steps"""
     balanced: float = 0.0
     """step time with equalised op times"""
-    fixed: dict[frozenset[int], float | None] = field(default_factory=dict)
-    """step time if these ranks were typical; None = nobody has their role"""
+    fixed: dict[frozenset[int], Fixed | None] = field(default_factory=dict)
+    """if these ranks were typical; None = nobody has their role"""
     waits: float = 0.0
     """exposed point-to-point waiting"""
     bubble: float = 0.0
@@ -106,14 +116,16 @@ def replay(inputs: Inputs, culprits: list[frozenset[int]], config: Config = DEFA
 def _answers(g: Graph, base: Played, inputs: Inputs, culprits: list[frozenset[int]], out: Answer) -> Answer:
     roles = replayequal.roles(g, inputs.met, inputs.step_of_row)
     even = play(g, replayequal.balanced(g, roles))
-    fixed: dict[frozenset[int], float | None] = {}
+    fixed: dict[frozenset[int], Fixed | None] = dict.fromkeys(culprits)
+    least = exposed_wait(g, even, point=False) if culprits else 0.0
     for ranks in culprits:
-        known = replayequal.comparable(g, roles, set(ranks))
-        fixed[ranks] = step_time(play(g, replayequal.replaced(g, roles, set(ranks)))) if known else None
+        if replayequal.comparable(g, roles, set(ranks)):
+            played = play(g, replayequal.replaced(g, roles, set(ranks)))
+            fixed[ranks] = Fixed(step_time(played), max(0.0, exposed_wait(g, played, point=False) - least))
     waits = bubble = uneven = 0.0
     if g.point.any():
         alike = play(g, replayequal.typical(g, roles))
-        waits, bubble, inner = (exposed_p2p(g, x) for x in (base, even, alike))
+        waits, bubble, inner = (exposed_wait(g, x, point=True) for x in (base, even, alike))
         uneven = max(0.0, min(inner, waits) - bubble)
     return Answer(
         steps=out.steps,
@@ -243,8 +255,11 @@ def fidelity(g: Graph, base: Played) -> float:
     return float(np.max(np.abs(steps[1] - steps[0]) / np.maximum(steps[0], 1)))
 
 
-def exposed_p2p(g: Graph, played: Played) -> float:
-    """Point-to-point waiting that no work or transfer of the rank hides, mean ns per rank and step."""
+def exposed_wait(g: Graph, played: Played, *, point: bool) -> float:
+    """Waiting that no work or transfer of the rank hides, mean ns per rank and step: p2p (``point``) or the rest.
+
+    As in METHODS a.3, straggler wait goes before pipeline wait.
+    """
     span = float(np.max(played.bounds) - min(np.min(played.bounds), 0.0)) + 1e9
     lane = g.lane_of_stretch[g.blocks.stretch]
 
@@ -255,10 +270,11 @@ def exposed_p2p(g: Graph, played: Played) -> float:
 
     rank = lane[g.block_of_row]
     waited = np.minimum(played.waited, played.end)
-    waiting = g.joint & g.point
+    waiting = g.joint & (g.point == point)
+    moves = waiting | (g.joint & g.point)
     work = np.flatnonzero(g.blocks.kind == KERNEL)
     above = spans(
-        np.concatenate((played.block_end[work] - played.busy[work], np.where(waiting, waited, played.begin))),
+        np.concatenate((played.block_end[work] - played.busy[work], np.where(moves, waited, played.begin))),
         np.concatenate((played.block_end[work], played.end)),
         np.concatenate((lane[work], rank)),
     )

@@ -72,7 +72,7 @@ def fill(result: Result, played: Answer, config: Config) -> None:
         fixed = played.fixed.get(ranks)
         for row in result.straggler_rows:
             if row.rank in ranks and fixed is not None and step is not None:
-                row.replay_step_ns = round(step - (played.step - fixed))
+                row.replay_step_ns = round(step - (played.step - fixed.step))
 
 
 def metrics(result: Result, played: Answer, config: Config) -> dict[str, Metric]:
@@ -100,7 +100,10 @@ def metrics(result: Result, played: Answer, config: Config) -> dict[str, Metric]
     add("step_time_if_balanced_replay", step - (played.step - played.balanced), "replay with equal op times")
     fixed = played.fixed.get(named[0]) if named else None
     if fixed is not None:
-        add("step_time_if_replaced_replay", step - (played.step - fixed), "replay with the late ranks typical")
+        basis = "replay with the late ranks typical"
+        add("step_time_if_replaced_replay", step - (played.step - fixed.step), basis)
+        if not played.partial:
+            add("straggler_wait_left", fixed.left, f"mean of a rank and step: {basis}, less that with equal op times")
     if waits:
         out |= _pipeline(result, played, told, config)
     return out
