@@ -57,7 +57,7 @@ class PartMeta(msgspec.Struct):
     source: SourceMeta
     rank: int | None = None
     rank_source: str = ""
-    """metadata | default_pg | payload | name | env | process (another file tells it) | order | user"""
+    """metadata | default_pg | payload | name | env | process (another trace tells it) | log | order | user"""
     world_size: int | None = None
     host: str | None = None
     pid: int | None = None

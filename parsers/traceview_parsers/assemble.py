@@ -25,7 +25,7 @@ def assemble(name: str, parts: Sequence[Part], logs: list[Part], rank_regex: str
     """A ``Run`` of the parts. Raises TraceviewError where they are of more than one job or claim the same rank."""
     run = Run(name=name, parts={}, logs=logs)
     parts = _one_export(parts, run.problems)
-    run.problems += assign(parts, rank_regex)
+    run.problems += assign(parts, rank_regex, logs)
     run.world_size = _world_size(parts)
     run.problems += _own_clocks(parts)
     parts = _without_copies(parts, run.problems)

@@ -1,4 +1,4 @@
-"""Which rank each part is: metadata, then names of files and folders, then order; and always said which."""
+"""Which rank each part is: metadata, other files of the process, names of files and folders, order; always said."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from traceview.errors import TraceviewError
 from traceview.run import MOST_RANKS, Part, PartMeta
+from traceview.schema.nccl import NCCL_COMMS, NCCL_PROCS
 
 # Of a file or folder name; the first that hits. Group 1 is the rank.
 _NAMES = (
@@ -23,8 +24,10 @@ _DIMENSION = re.compile(r"(?<![a-z])(dp|pp|ep|tp)[-_=]?(\d+)", re.I)
 _NUMBER = re.compile(r"\d+")
 
 
-def assign(parts: Sequence[Part], rank_regex: str | None) -> list[str]:
+def assign(parts: Sequence[Part], rank_regex: str | None, logs: Sequence[Part] = ()) -> list[str]:
     """Fill in ``meta.rank`` and ``meta.rank_source`` of every part; returns sentences on what was guessed.
+
+    ``logs``: parts of NCCL logs, which tell the ranks of processes.
 
     Raises TraceviewError if ``rank_regex`` is no regular expression or has no number for a file.
     """
@@ -34,6 +37,7 @@ def assign(parts: Sequence[Part], rank_regex: str | None) -> list[str]:
         return notes
     notes += _ranks_of_a_part_of_the_job(parts)
     _of_known_processes(parts)
+    _of_logs(parts, logs)
     files = Counter(p.meta.source.path for p in parts)
     # the name of a file that holds several processes is the rank of none
     open_ = [p for p in parts if p.meta.rank is None and files[p.meta.source.path] == 1]
@@ -94,6 +98,33 @@ def _of_known_processes(parts: Sequence[Part]) -> None:
         }
         if len(found) == 1:
             own.rank, own.rank_source = found.pop(), "process"
+
+
+def _of_logs(parts: Sequence[Part], logs: Sequence[Part]) -> None:
+    """A process whose rank in the widest communicator of the job an NCCL log tells has that rank."""
+    if not logs or all(p.meta.rank is not None for p in parts):
+        return
+    places = {r["proc"]: (_short(r["host"]), r["pid"]) for log in logs for r in log.table(NCCL_PROCS).to_pylist()}
+    told = {
+        (r["proc"], r["nranks"], r["rank"])
+        for log in logs
+        for r in log.table(NCCL_COMMS).select(["proc", "nranks", "rank"]).to_pylist()
+        if r["nranks"] is not None and r["rank"] is not None
+    }
+    world = max((nranks for _, nranks, _ in told), default=0)
+    seats: dict[tuple[str, int], set[int]] = {}
+    for proc, nranks, rank in told:
+        if nranks == world and proc in places:
+            seats.setdefault(places[proc], set()).add(rank)
+    for part in parts:
+        own = part.meta
+        found = seats.get((_short(own.host or ""), -1 if own.pid is None else own.pid), set())
+        if own.rank is None and len(found) == 1 and own.world_size in (None, world):
+            own.rank, own.rank_source, own.world_size = min(found), "log", world
+
+
+def _short(host: str) -> str:
+    return host.split(".")[0].lower()
 
 
 def _overlap(a: PartMeta, b: PartMeta) -> bool:

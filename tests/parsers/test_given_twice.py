@@ -128,3 +128,17 @@ def test_the_name_of_a_file_of_several_processes_is_the_rank_of_none(tmp_path: P
     run = opened(tmp_path)
     assert [(r, p.meta.rank_source) for r, p in run.parts.items()] == [(0, "order"), (1, "order")]
     assert "in order of their process ids, pid 77 is 0, pid 78 is 1; NCCL's payloads tell better" in run.problems[0]
+
+
+def test_ranks_of_processes_that_the_nccl_log_tells(tmp_path: Path) -> None:
+    sim = simulate(Job(ranks=4, hosts=2, steps=4))
+    write_nsight(sim, tmp_path / "n", payload="none")
+    alone = opened(tmp_path / "n")
+    assert {p.meta.rank_source for p in alone.parts.values()} == {"order"}
+    write_nccl_log(sim, tmp_path / "n" / "log")
+    run = opened(tmp_path / "n")
+    assert {p.meta.rank_source for p in run.parts.values()} == {"log"} and run.world_size == 4
+    by_rank = {r: (p.meta.host, p.meta.pid) for r, p in run.parts.items()}
+    write_kineto(sim, tmp_path / "k")
+    assert by_rank == {r: (p.meta.host, p.meta.pid) for r, p in opened(tmp_path / "k").parts.items()}
+    assert not any("no rank is told" in p for p in run.problems)

@@ -122,3 +122,13 @@ def test_ranks_without_groups_beside_several_are_not_matched() -> None:
     found, notes = unify(whole, {0: "kineto", 2: "nsight"})
     assert found is whole and len(notes) == 1
     assert "rank 2 tells no groups, the others several: not matched across formats; export with" in notes[0]
+
+
+def test_collectives_of_the_host_are_left_alone() -> None:
+    rows = [
+        torch(0, 10, "0", "0-3"),
+        torch(0, 50, "gloo", "0-3", device=-1),
+        nsys(2, 10, None, 0, kind="allreduce", device=-1),
+    ]
+    whole = table(*rows)
+    assert unify(whole, {0: "kineto", 2: "nsight"}) == (whole, [])

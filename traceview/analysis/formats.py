@@ -51,7 +51,7 @@ def unify(collectives: Any, formats: Mapping[int, str]) -> tuple[Any, list[str]]
     """
     if len(set(formats.values())) < 2 or not len(collectives):
         return collectives, []
-    rows = _rows(collectives)
+    rows = _rows(collectives)  # those of the host (gloo, MPI) stay as they are
     told, comms = _sides(rows)
     pairs, notes = _pairs(told, comms)
     rows = _renamed(rows, pairs)
@@ -62,7 +62,19 @@ def unify(collectives: Any, formats: Mapping[int, str]) -> tuple[Any, list[str]]
 
 
 def _rows(collectives: Any) -> pl.DataFrame:
-    wanted = ("rank", "kind", "group", "group_desc", "members", "group_size", "p2p", "bytes", "comm_id", "elems_in")
+    wanted = (
+        "rank",
+        "device",
+        "kind",
+        "group",
+        "group_desc",
+        "members",
+        "group_size",
+        "p2p",
+        "bytes",
+        "comm_id",
+        "elems_in",
+    )
     more = ("elems_out", "dtype")
     columns = {name: collectives[name] for name in (*wanted, *more)}
     plain = {n: c.cast(pa.string()) if pa.types.is_dictionary(c.type) else c for n, c in columns.items()}
@@ -77,7 +89,7 @@ def _sides(rows: pl.DataFrame) -> tuple[list[_Group], list[_Group]]:
     told: dict[tuple[str, str | None], _Group] = {}
     comms: dict[str, _Group] = {}
     facts = ("group", "members", "group_size", "comm_id", "rank", "call", "bytes")
-    calls = rows.filter(pl.col("group").is_not_null()).select(facts).unique().sort(facts)
+    calls = rows.filter(pl.col("group").is_not_null() & (pl.col("device") >= 0)).select(facts).unique().sort(facts)
     for name, text, size, comm, rank, call, count in calls.rows():
         members = frozenset(parse_members(text)) if text else None
         if comm is None:
@@ -149,7 +161,8 @@ def _renamed(rows: pl.DataFrame, pairs: dict[str, _Group]) -> pl.DataFrame:
 
 def _without_facts(rows: pl.DataFrame, told: list[_Group]) -> tuple[pl.DataFrame, list[str]]:
     """Ranks that tell no groups: where the others use only that of all ranks, theirs is assumed to be it (K4)."""
-    wide = pl.col("kind").is_in([COLL_KINDS[i] for i in range(len(COLL_KINDS)) if N_X_N[i]]) & ~pl.col("p2p")
+    kinds = [COLL_KINDS[i] for i in range(len(COLL_KINDS)) if N_X_N[i]]
+    wide = pl.col("kind").is_in(kinds) & ~pl.col("p2p") & (pl.col("device") >= 0)
     bare = sorted(rows.filter(wide & pl.col("group").is_null())["rank"].unique().to_list())
     used = rows.filter(wide & pl.col("group").is_not_null()).select("group", "members", "comm_id").unique()
     if not bare or not len(used):
