@@ -45,6 +45,11 @@ def run(stages: int, clock: str = "same", faults: tuple[Any, ...] = (), **more: 
         return sim, tv.analyze(tv.open(folder, cache=False, workers=1))
 
 
+def used(sim: Sim, result: Result) -> list[Any]:
+    """The true windows of the used steps."""
+    return [w for w in truth(sim).windows if w.step in result.run.steps.used]
+
+
 @pytest.mark.parametrize("clock", CLOCKS)
 @pytest.mark.parametrize("stages", [2, 4])
 def test_small_messages_prove_the_clocks_and_waits_are_the_truth_within_the_bound(stages: int, clock: str) -> None:
@@ -73,11 +78,19 @@ def test_small_messages_prove_the_clocks_and_waits_are_the_truth_within_the_boun
 
 @pytest.mark.parametrize("clock", ["same", "10 s and 20 ppm"])
 def test_large_messages_prove_too_little_and_that_is_the_verdict(clock: str) -> None:
-    _, result = run(4, clock, activation_bytes=LARGE)
+    sim, result = run(4, clock, activation_bytes=LARGE)
     assert result.budget.leaves_ns["comm_wait"] == 0
     assert result.straggler_rows == []
     assert result.verdict.status == "cannot_tell"
     assert "node-1 and node-2: messages prove their clocks to ± 69" in " ".join(result.clock.apart)
+    # what a class of messages takes beyond its fastest is pipeline wait, and never a straggler's
+    least, true = (
+        result.metrics["pipeline_wait_at_least"],
+        sum(w.leaves.get("comm_wait", 0) for w in used(sim, result)),
+    )
+    assert least.quality == "lower_bound"
+    assert 0.5 * true < least.value * result.budget.wall_ns <= true
+    assert result.metrics["straggler_wait_at_least"].value == 0
     finding = next(f for f in result.findings if f.id == "unresolved-communication")
     assert "messages prove their clocks" in " ".join(finding.evidence)
     assert "collective over all stages" in finding.advice

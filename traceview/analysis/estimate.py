@@ -17,11 +17,12 @@ from traceview.schema.arrays import to_numpy
 
 
 def waiting_at_least(
-    collectives: Any, phases: Phases, exposed: Ints, used: Bools, config: Config = DEFAULT
+    collectives: Any, phases: Phases, exposed: Ints, some: Bools, config: Config = DEFAULT
 ) -> tuple[int, int]:
     """(ns of exposed unresolved communication beyond the smallest of its class, number of collectives compared).
 
-    A class is (rank, group, kind, size). ``exposed``: ns per row; ``used``: rows of used steps.
+    A class is (rank, group, kind, size). ``exposed``: ns per row; ``some``: rows to look at (of used steps, of peers
+    or of groups).
     """
     rows = pl.DataFrame(
         {
@@ -32,7 +33,7 @@ def waiting_at_least(
             "name": pl.from_arrow(collectives["name"]).cast(pl.String),
             "ns": to_numpy(collectives["end"]) - to_numpy(collectives["start"]),
             "exposed": exposed,
-            "open": (phases.second == UNRESOLVED) & used,
+            "open": (phases.second == UNRESOLVED) & some,
         }
     ).filter(pl.col("open"))
     keys = ["rank", "group", "kind", "bytes", "name"]

@@ -10,6 +10,7 @@ from traceview import __version__
 from traceview.analysis import bandwidth, estimate, kernels, rollup, savings
 from traceview.analysis.findings import find_all
 from traceview.analysis.findings.common import waits_of_ranks
+from traceview.analysis.types import NXN, P2P
 from traceview.analysis.verdict import judge
 from traceview.config import Config
 from traceview.pipeline import rows, whatif
@@ -17,6 +18,7 @@ from traceview.pipeline.byplace import blame_by
 from traceview.pipeline.values import Across, Blamed, Frame, Lanes, StudyOptions
 from traceview.pipeline.wiring import wire
 from traceview.result import (
+    Budget,
     CollectiveRow,
     Excluded,
     KernelRow,
@@ -87,7 +89,8 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
     )
     lanes.launchers.name(result.kernels)
     result.metrics |= _without_waits(result)
-    result.metrics["straggler_wait_at_least"] = _wait_at_least(base, across, lanes, result, config)
+    for whose, name in ((NXN, "straggler"), (P2P, "pipeline")):
+        result.metrics[f"{name}_wait_at_least"] = _wait_at_least(base, across, lanes, result.budget, whose, config)
     _lateness(result, blamed.found.late_ns)
     whatif.fill(result, blamed.replay, config)
     result.findings = find_all(result, config)
@@ -202,14 +205,19 @@ def _goodput(lanes: Lanes, compute: int, opaque: int, wall: int) -> Metric:
     return metric
 
 
-def _wait_at_least(base: Frame, across: Across, lanes: Lanes, result: Result, config: Config) -> Metric:
-    """The lower end of the straggler wait when members are missing; at most all that is unresolved comes on top."""
+def _wait_at_least(base: Frame, across: Across, lanes: Lanes, budget: Budget, whose: int, config: Config) -> Metric:
+    """The lower end of a wait when peers are missing; at most all that is unresolved comes on top.
+
+    ``whose``: NXN (straggler wait) or P2P (pipeline wait), which never mix (METHODS e.6).
+    """
+    phases = across.waits.phases
     on_gpu = to_numpy(base.collectives["op"].is_valid())  # communication of the host is never split
     exposed = np.where(on_gpu, lanes.exposed_of_row, 0)
-    above, n = estimate.waiting_at_least(base.collectives, across.waits.phases, exposed, base.used_row, config)
-    known = result.budget.sub_ns.get("comm_wait.nxn", 0)
-    basis = "straggler wait, plus what unresolved collectives expose beyond the fastest of their class, / wall"
-    metric = rows.ratio(known + above, result.budget.wall_ns, basis, n)
+    some = base.used_row & (phases.sub == whose)
+    above, n = estimate.waiting_at_least(base.collectives, phases, exposed, some, config)
+    name, leaf = ("pipeline", "comm_wait.p2p") if whose == P2P else ("straggler", "comm_wait.nxn")
+    basis = f"{name} wait, plus what unresolved collectives expose beyond the fastest of their class, / wall"
+    metric = rows.ratio(budget.sub_ns.get(leaf, 0) + above, budget.wall_ns, basis, n)
     if metric.value is not None and n:
         metric.quality = "lower_bound"
     return metric

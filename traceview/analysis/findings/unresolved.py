@@ -51,9 +51,10 @@ def _why(result: Result) -> tuple[str, str]:
             f"the trace of {who} is cut short",
             f"Give the whole trace of {who}: the copy, or the writing of it, was stopped.",
         )
+    more = len(result.clock.apart) - 1
     if result.clock.apart and 2 * result.budget.sub_ns.get("comm_unresolved.p2p", 0) > ns:
         return (
-            "; ".join(result.clock.apart),
+            result.clock.apart[0] + (f"; {more} more like it" if more else ""),
             "Record a collective over all stages in every step (a barrier or a small all-reduce is enough): "
             "it ties the clocks of their hosts.",
         )
@@ -65,11 +66,13 @@ def _why(result: Result) -> tuple[str, str]:
 
 def _interval(result: Result) -> list[str]:
     """From the ranks that are there: between which shares of the step the waiting lies."""
-    least = result.metrics.get("straggler_wait_at_least")
-    if least is None or least.value is None or least.quality != "lower_bound":
+    found = [result.metrics.get(f"{name}_wait_at_least") for name in ("straggler", "pipeline")]
+    known = [m for m in found if m is not None and m.value is not None]
+    if not any(m.quality == "lower_bound" for m in known):
         return []
-    most = result.budget.sub_ns.get("comm_wait.nxn", 0) + result.budget.leaves_ns["comm_unresolved"]
+    waits, n = sum(m.value or 0 for m in known), sum(m.n for m in known if m.quality == "lower_bound")
+    most = result.budget.leaves_ns["comm_wait"] + result.budget.leaves_ns["comm_unresolved"]
     return [
-        f"an estimate: between {units.share(least.value)} and {units.share(most / result.budget.wall_ns)} of the step"
-        f" is waiting ({least.n} collectives against the fastest of their class)"
+        f"an estimate: between {units.share(waits)} and {units.share(most / result.budget.wall_ns)} of the step"
+        f" is waiting ({n} collectives against the fastest of their class)"
     ]
