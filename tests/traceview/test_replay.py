@@ -144,6 +144,23 @@ def test_a_rank_without_gpu_work_in_the_steps_is_refused():
     assert replay.replay(empty, []).refused == "some rank has no GPU work in the replayed steps"
 
 
+def test_steps_without_communication_are_refused():
+    inputs = steps_of()
+    none = changed(inputs, op_of_row=lambda r: np.full(6, -1))
+    assert replay.replay(none, []).refused == "the steps hold no communication"
+
+
+def test_a_culprit_that_compares_with_nobody():
+    """Rank 1 alone is in two groups."""
+    job = Job(world=3)
+    job.add(0, {0: 10 * US, 1: 30 * US}, 40 * US, group="a")
+    job.add(0, {1: 50 * US, 2: 50 * US}, 60 * US, group="b")
+    table, step = job.table()
+    windows = Windows(np.arange(3), *(np.full(3, x) for x in (0, 0, 0, 60 * US)), np.ones(3, np.bool_))
+    answer = replay.replay(of_table(table, step, windows), [frozenset({1})])
+    assert (answer.refused, answer.fixed) == ("", {frozenset({1}): None})
+
+
 def test_an_order_that_contradicts_itself_is_refused():
     """Each rank sends only after it has received from the other: no clocks allow that."""
     job = Job(world=2)

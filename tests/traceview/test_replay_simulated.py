@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 import traceview as tv
-from simulator.job import AllocatorStorm, ClockOffset, Job, SlowLoader, SlowNode, SlowRank, StageImbalance
+from simulator.job import (
+    AllocatorStorm,
+    ClockOffset,
+    Job,
+    MissingRanks,
+    SlowLoader,
+    SlowNode,
+    SlowRank,
+    StageImbalance,
+)
 from simulator.kineto import write_kineto
 from simulator.simulate import simulate
 from traceview.result import Result
@@ -114,3 +123,24 @@ def test_a_replaced_culprit_leaves_the_healthy_step(case: str) -> None:
     found = finding(job, f"straggler-{row.rank}")
     assert found.replay_ns_per_step == pytest.approx(value(job, "step_time") - want, rel=0.06)
     assert "by the simple bound" in found.evidence[-1] and "by replay" in found.evidence[-1]
+
+
+def test_a_refused_replay_says_why() -> None:
+    """With a member of every collective missing nothing can move."""
+    job = Job(ranks=4, steps=5, faults=(SlowRank(2, 1.5), MissingRanks((0,))))
+    result = analyse(job)
+    metric = result.metrics["step_time_if_replaced_replay"]
+    assert (metric.value, metric.quality) == (None, "unavailable")
+    assert metric.basis == (
+        "replay: cannot tell, most communication is not fully observed, or the clocks cannot be compared"
+    )
+    assert [s.replay_step_ns for s in result.straggler_rows] == [None]
+    assert finding(job, "straggler-2").replay_ns_per_step is None
+
+
+def test_what_is_not_observed_makes_savings_lower_bounds() -> None:
+    """A rank of one of two pipelines is missing: its gradient collectives stay as they are."""
+    job = replace(WIDE, faults=(StageImbalance(1, 1.3), MissingRanks((0,))))
+    quality = {k: v.quality for k, v in analyse(job).metrics.items()}
+    assert quality["pipeline_straggler"] == "lower_bound"
+    assert quality["pipeline_bubble"] == quality["step_time_if_balanced_replay"] == "upper_bound"

@@ -108,7 +108,9 @@ def replay(inputs: Inputs, culprits: list[frozenset[int]], config: Config = DEFA
     off = fidelity(graph, base)
     if off > config.replay_refuse:
         return Answer(chain.steps, f"the base replay is off by {units.share(off)}", off)
-    if len(graph.row) and 2 * np.count_nonzero(graph.known) < len(graph.row):
+    if not len(graph.row):
+        return Answer(chain.steps, "the steps hold no communication", off)
+    if 2 * np.count_nonzero(graph.known) < len(graph.row):
         return Answer(chain.steps, "most communication is not fully observed, or the clocks cannot be compared", off)
     return _answers(graph, base, inputs, culprits, Answer(chain.steps, off=off))
 

@@ -99,6 +99,9 @@ def metrics(result: Result, played: Answer, config: Config) -> dict[str, Metric]
 
     add("step_time_if_balanced_replay", step - (played.step - played.balanced), "replay with equal op times")
     fixed = played.fixed.get(named[0]) if named else None
+    if named and fixed is None:
+        why = "replay: cannot tell, nobody makes the same communication calls as the late ranks"
+        out["step_time_if_replaced_replay"] = Metric(None, "ns", n, why, "unavailable")
     if fixed is not None:
         basis = "replay with the late ranks typical"
         add("step_time_if_replaced_replay", step - (played.step - fixed.step), basis)
