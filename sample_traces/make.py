@@ -19,6 +19,7 @@ from simulator import (  # noqa: E402
     ClockOffset,
     HostStaged,
     Job,
+    Routing,
     SlowRank,
     simulate,
     write_kineto,
@@ -58,6 +59,14 @@ def host_staged(folder: Path) -> None:
     write_nccl_log(sim, folder, "2.27", subsystems=("INIT", "GRAPH", "NET", "P2P", "TUNING"))
 
 
+def hot_expert(folder: Path) -> None:
+    """Mixture of experts, 2 hosts x 4 GPUs: the experts of rank 6 get 1.8 times the tokens of any other rank."""
+    faults = (Routing((1.0,) * 6 + (1.8, 1.0)), ClockOffset(1, 600_000))
+    job = Job(ranks=8, hosts=2, steps=8, layout="ep", layers=4, kernels=2, end_jitter_ns=3_000, seed=11,
+              activation_bytes=4_000_000, faults=faults)  # fmt: skip
+    write_kineto(simulate(job), folder, gz=True)
+
+
 def nsight_before(folder: Path) -> None:
     """Fully sharded, one host x 4 GPUs, Nsight Systems: the run before a change."""
     write_nsight(simulate(GATE), folder, "2026.1")
@@ -74,6 +83,7 @@ SAMPLES: tuple[Callable[[Path], None], ...] = (
     exposed_comm,
     host_staged,
     healthy,
+    hot_expert,
     nsight_before,
     nsight_after,
 )

@@ -35,6 +35,7 @@ EXPECTED = {
     "exposed_comm": ("slow", "exposed communication, most of it allgather"),
     "host_staged": ("slow", "passes host memory: GPUDirect RDMA is off"),
     "healthy": ("healthy", "Healthy"),
+    "hot_expert": ("slow", "Rank 6 on node-2 gets 1.64x the mean tokens of expert group 301; 7 others wait"),
     "nsight_before": ("healthy", "Healthy"),
     "nsight_after": ("healthy", "Healthy"),
 }
@@ -67,4 +68,4 @@ def test_samples_give_the_verdict_of_their_readme(name: str) -> None:
     status, words = EXPECTED[name]
     assert result.verdict.status == status
     assert words in result.verdict.headline
-    assert [s.rank for s in result.straggler_rows] == ([5] if name == "slow_rank" else [])
+    assert [s.rank for s in result.straggler_rows] == {"slow_rank": [5], "hot_expert": [6]}.get(name, [])

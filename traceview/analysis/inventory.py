@@ -154,7 +154,7 @@ LACKS: tuple[tuple[Test, Lack], ...] = (
         lambda run, ranks: any(r.collectives > r.collectives_with_args for r in ranks),
         Lack(
             "arguments of collectives (group, sizes)",
-            "which collectives belong together for certain, and their bandwidth",
+            "which collectives belong together for certain, their bandwidth, and the tokens of experts",
             "record with PyTorch 2.4 or later and record_shapes=True; with nsys: export --include-blobs=true",
         ),
     ),

@@ -7,6 +7,7 @@ from traceview.analysis.findings.common import (
     has_uneven_experts,
     in_uneven_experts,
     on_host,
+    recorded_by,
     step_ns,
     uneven_experts_ns,
     waits_of_ranks,
@@ -16,6 +17,8 @@ from traceview.analysis.savings import typical_wait
 from traceview.config import Config
 from traceview.result import Finding, Result, StragglerRow
 
+BY_TORCH = "PyTorch 2.4 or later and record_shapes=True"
+BY_NSYS = "NCCL 2.25 or newer, and nsys export --include-blobs=true"
 ADVICE = {
     "compute_slower": (
         "Same kernels, slower: check clocks, temperature, power cap and ECC of that GPU; drain it and restart.",
@@ -39,8 +42,8 @@ ADVICE = {
         "model code",
     ),
     "tokens untold": (
-        "Record the sizes of the all-to-alls (PyTorch 2.4 or later tells them), or read the router's load: look at "
-        "the tokens of its experts before its hardware.",
+        "Look at the tokens of its experts before its hardware: read the router's load, or record the sizes of the "
+        "all-to-alls with {sizes}.",
         "capture",
     ),
     "communication": ("It is held by an earlier communication: look at the links of that group.", "network"),
@@ -70,6 +73,7 @@ def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int, co
     even = _counted_with_experts(result, rows, config)
     first = rows[0]
     advice, owner = ADVICE.get(f"tokens {first.tokens}", ADVICE[first.cause])
+    sizes = BY_NSYS if recorded_by(result, "nsight") else BY_TORCH
     ranks = units.ranks([r.rank for r in rows])
     name = f"{who} (ranks {ranks})" if who.startswith("node") else who + on_host(first.host)
     what = f"computes {first.slowdown:.2f}x slower than its peers" if first.slowdown else _what(first)
@@ -92,7 +96,7 @@ def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int, co
         + (", less what the finding on its tokens counts" if even else ""),
         confidence="proved" if first.quality == "proved" and clear else "likely",
         evidence=evidence,
-        advice=advice,
+        advice=advice.replace("{sizes}", sizes),
         where=window,
         owner=owner,
         section="stragglers",
