@@ -28,6 +28,7 @@ ENVIRONMENT = "TRACEVIEW_CACHE"
 MAX_BYTES = 20_000_000_000
 _ENDS = 1 << 16
 _BLOCK = 4 << 20
+_LOGS = ("-wal", "-journal")  # what an interrupted writer of a database left beside it is part of it
 _ARROW = b"ARROW1"
 
 
@@ -54,6 +55,7 @@ def key(item: Input, options: ReadOptions) -> str:
     declared = [[(c.name, str(c.type), c.values) for c in t.columns] for t in TABLES.values()]
     digest = hashlib.sha256(repr((declared, item.reader.name, item.reader.version, options)).encode())
     files = sorted(p for p in item.path.rglob("*") if p.is_file()) if item.path.is_dir() else [item.path]
+    files += [log for end in _LOGS if (log := item.path.with_name(item.path.name + end)).is_file()]
     for path in files:
         digest.update(repr((path.name, *_content(path))).encode())
     return digest.hexdigest()[:40]

@@ -9,8 +9,12 @@ _BY_CONTENT = (
     (rb"\A\Z", "is empty: the profiler wrote nothing; was the process stopped before the trace was exported?"),
     (rb"\Aversion https://git-lfs", "is a Git LFS pointer, not the file: run `git lfs pull`"),
     (
+        rb"\ASQLite format 3\0.*rocpd_",
+        "is a database of the ROCm profiler (rocpd): record with torch.profiler",
+    ),
+    (
         rb"\ASQLite format 3\0",
-        "is an SQLite database, but not one of Nsight Systems (nvprof or DLProf?): record with nsys",
+        "is an SQLite database of another program, no export of Nsight Systems: record with `nsys profile`",
     ),
     (rb"\A\x80[\x02-\x05]", "is a Python pickle (a flight recorder dump?): pass the profiler traces of the ranks"),
     (rb"\APK\x03\x04|\A.{257}ustar", "is an archive: unpack it and pass the folder"),
@@ -35,6 +39,8 @@ def reason(head: bytes, path: Path) -> str | None:
     for pattern, text in _BY_CONTENT:
         if re.match(pattern, head, re.S):
             return text
+    if path.suffix == ".sqlite":
+        return "is named .sqlite, but is no SQLite database: export the report again with `nsys export --type=sqlite`"
     return "is named like a trace, but is of no known format: damaged?" if _TRACE_NAME.search(path.name) else None
 
 

@@ -62,6 +62,19 @@ def test_rows_in_a_write_ahead_log_are_read(tmp_path: Path) -> None:
     assert {p.name: p.read_bytes() for p in path.parent.iterdir()} == before
 
 
+def test_the_log_is_part_of_what_the_cache_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACEVIEW_CACHE", str(tmp_path / "cache"))
+    live = write_sqlite(tmp_path / "live.sqlite", TABLES)
+    db = sqlite3.connect(live, isolation_level=None)
+    db.execute("PRAGMA journal_mode = WAL")
+    insert(db, LATER)
+    path = copied(tmp_path / "left", live, "-wal")
+    db.close()
+    assert len(starts(tv.open(path).parts[0])) == 4
+    path.with_name("x.sqlite-wal").unlink()
+    assert len(starts(tv.open(path).parts[0])) == 3
+
+
 def test_an_export_that_is_all_in_the_log(tmp_path: Path) -> None:
     live = tmp_path / "live.sqlite"
     db = sqlite3.connect(live, isolation_level=None)
