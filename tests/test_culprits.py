@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -104,3 +105,12 @@ def test_unbalanced_experts_are_more_work() -> None:
 def test_a_culprit_whose_trace_is_missing_is_nobody_and_the_verdict_cannot_tell() -> None:
     result = analyse("D2", (SLOW, MissingRanks((5,))))
     assert result.straggler_rows == [] and result.verdict.status == "cannot_tell"
+
+
+def test_a_job_that_does_not_communicate_has_a_verdict(tmp_path: Path) -> None:
+    for path in write_kineto(simulate(Job(ranks=2, hosts=1, steps=3)), tmp_path, "D2"):
+        trace = json.loads(path.read_text())
+        trace["traceEvents"] = [e for e in trace["traceEvents"] if "nccl" not in e["name"]]
+        path.write_text(json.dumps(trace))
+    result = tv.analyze(tv.open(tmp_path, cache=False, workers=1))
+    assert result.straggler_rows == [] and result.verdict.headline

@@ -46,19 +46,23 @@ class Terms:
 
 
 def fixed_reference(c: Columns, rows: Ints, medians: Ints, found: Instances, m: Matches) -> Ints:
-    """One reference rank per (late rank, group): the commonest median member; its row in each instance (-1 = not in).
+    """One reference rank per (late rank, group): the median member of most lateness; its row in each instance.
 
-    Any real member keeps the identity exact; a single one needs the segments of one rank only.
+    Any real member keeps the identity exact; a single one needs the segments of one rank only. Where it is not in
+    the instance, or was late itself, the median member is the reference.
     """
     if not len(rows):
         return rows
     ranks = int(c.rank.max()) + 1
     pair = np.unique((c.group[rows] + 1) * ranks + c.rank[rows], return_inverse=True)[1]
-    votes, count = np.unique(pair * ranks + c.rank[medians], return_counts=True)
-    order = np.lexsort((votes, -count, votes // ranks))
+    votes, inverse = np.unique(pair * ranks + c.rank[medians], return_inverse=True)
+    lateness = found.ahead[medians] - found.ahead[rows]
+    weight = np.bincount(inverse, np.maximum(lateness, 0), len(votes))
+    order = np.lexsort((votes, -weight, votes // ranks))
     first = order[np.flatnonzero(np.diff(votes[order] // ranks, prepend=-1))]
-    chosen = (votes[first] % ranks)[pair]
-    return row_of(c, found, m.instance[rows], chosen)
+    chosen = row_of(c, found, m.instance[rows], (votes[first] % ranks)[pair])
+    fair = (chosen >= 0) & (2 * (found.ahead[chosen] - found.ahead[rows]) >= lateness)
+    return np.where(fair, chosen, medians)
 
 
 def row_of(c: Columns, found: Instances, instance: Ints, rank: Ints) -> Ints:

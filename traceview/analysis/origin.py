@@ -179,7 +179,6 @@ def lateness_of(facts: Facts, rows: Ints, medians: Ints) -> Arrivals:
     """Late rows against one reference rank per (rank, group), as far as it is in their instance and was earlier."""
     found = facts.waited.instances
     reference = fixed_reference(facts.c, rows, medians, found, facts.matches)
-    reference = np.where(reference >= 0, reference, medians)
     fit = found.ahead[reference] > found.ahead[rows]
     pair = (rows[fit], reference[fit])
     return arrivals(facts.c, facts.matches, found, pair, (facts.windows, facts.step_of_row, facts.segments))
