@@ -62,6 +62,7 @@ def find(result: Result, config: Config) -> list[Finding]:
             where=worst(result, "comm_wait.p2p"),
             owner="model code",
             section="critical-path",
+            replay_ns_per_step=_even_saving(result) if by_replay else None,
         )
     ]
 
@@ -69,6 +70,12 @@ def find(result: Result, config: Config) -> list[Finding]:
 def _metric(result: Result, name: str) -> int | None:
     found = result.metrics.get(name)
     return None if found is None or found.value is None else round(found.value)
+
+
+def _even_saving(result: Result) -> int | None:
+    """What equal op times save of the step, by replay."""
+    step, even = _metric(result, "step_time"), _metric(result, "step_time_if_balanced_replay")
+    return None if step is None or even is None else max(0, step - even)
 
 
 def _split(result: Result, waits: int) -> list[str]:
