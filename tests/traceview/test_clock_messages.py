@@ -197,6 +197,7 @@ def test_a_message_whose_match_is_not_certain_is_no_proof():
 def test_without_common_steps_a_slip_could_look_like_a_clock_error():
     table, found, got = fit(pipeline(), anchored=False)
     assert not waited(table, found, got)[0].any()
+    assert ["may slip" in a for a in got.clock.apart] == [True]
 
 
 def test_a_chain_is_placed_link_by_link_and_neighbours_compare_by_their_own_bound():

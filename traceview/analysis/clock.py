@@ -66,10 +66,8 @@ def align(
         t_ref_ns = int(c.start[c.rank == c.rank.min()].min()) if len(c) else 0
     run = _Run(names, host, np.flatnonzero(present), odd, eta, t_ref_ns, config)
     bad, seen = _violations(fit, base, sample, config)
-    # without common steps a slip of both directions of a channel would look like a clock error
-    pairs = pairs if matches.anchored else pairs.none()
     usable = _grades(fit, limits, bad, seen, run, fit.gauge) < GRADE_C
-    sets = place_sets(fit, base, usable, pairs, (c, run.ranks), config)
+    sets = place_sets(fit, base, usable, pairs, (c, run.ranks, matches.anchored), config)
     return _report(run, fit, limits, (bad, seen), sets)
 
 

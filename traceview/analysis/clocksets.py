@@ -27,6 +27,8 @@ class Sets:
     """set by unit"""
     records: Records
     joined: Joined
+    slippery: bool
+    """no common steps: a slip of both directions of a channel would look like a clock error, so nothing is placed"""
 
     def links(self, unit: Ints) -> Links:
         """The proved errors for the time base; ``unit`` by rank."""
@@ -45,10 +47,13 @@ class Sets:
 
 
 def place_sets(
-    fit: Fit, base: TimeBase, usable: Bools, pairs: Pairs, run: tuple[Columns, Ints], config: Config
+    fit: Fit, base: TimeBase, usable: Bools, pairs: Pairs, run: tuple[Columns, Ints, bool], config: Config
 ) -> Sets:
-    """Find the sets, their records and their places. ``usable``: by unit. ``run``: columns, ranks present."""
-    c, present = run
+    """Find the sets, their records and their places.
+
+    ``usable``: by unit. ``run``: columns, ranks present, and whether common steps anchor the order of messages.
+    """
+    c, present, anchored = run
     unit = fit.unit[present]
     labels, where = np.unique(fit.component[unit], return_inverse=True)
     lowest = np.full(len(labels), FAR)
@@ -59,7 +64,7 @@ def place_sets(
     records = Records(*_records(base, c, of_unit[fit.unit], fit.unit[np.sort(lowest)]))
     part = np.where(usable[fit.unit], of_unit[fit.unit], -1)
     found = tracks(base, part, pairs, config.drift_assumed_ppm * 1e-6)
-    return Sets(of_unit, records, join(found, records, config))
+    return Sets(of_unit, records, join(found if anchored else [], records, config), bool(found) and not anchored)
 
 
 def _records(base: TimeBase, c: Columns, part: Ints, lead: Ints) -> tuple[Ints, Ints, Ints]:
@@ -115,6 +120,11 @@ def sentences(sets: Sets, names: list[str], config: Config) -> Said:
         notes.append(f"{alone} sets of ranks share {what}: their times are never compared")
     limit = units.time(config.join_max_bound_ns)
     apart = []
+    if sets.slippery:
+        apart.append(
+            "without steps that all ranks mark alike the order of sends and receives may slip: "
+            "they prove nothing about the clocks of their hosts"
+        )
     for a, b, bound in sorted(j.wide, key=lambda x: x[2])[:SAID]:
         why = (
             "messages bound their clocks from one side only"

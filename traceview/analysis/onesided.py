@@ -24,10 +24,6 @@ class Pairs:
     begin: Ints
     end: Ints
 
-    def none(self) -> Pairs:
-        """No message at all."""
-        return Pairs(self.sender[:0], self.receiver[:0], self.begin[:0], self.end[:0])
-
 
 def one_sided(c: Columns, m: Matches, unit: Ints) -> Pairs:
     """The messages between ranks of different units that bound their clocks best.
