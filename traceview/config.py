@@ -24,6 +24,8 @@ class Config:
     step_min_used: int = 3
     step_min_cover: float = 0.8  # b.2.2: a counting range must cover this share of the record
     step_join_max: float = 0.25  # steps marked in two ways are one if they begin within this share of a step
+    step_join_equal: float = 0.5  # a larger share of equal numbers speaks against what the times say
+    step_join_clock_ns: int = 25_000_000  # the clocks of two hosts agree within this, if nothing else tells
     period_min_match: float = 0.95
     period_slack: float = 0.005
     period_min_repeats: int = 3

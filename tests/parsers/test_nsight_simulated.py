@@ -5,6 +5,7 @@ Both writers store exact nanoseconds, so nothing of a clock conversion is left t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,7 @@ def test_metrics(tmp_path: Path) -> None:
 
 
 MIXED = {
+    "pp": Job(layout="pp", pp=4, ranks=4, steps=6, layers=4),
     "dp": Job(ranks=4, hosts=2, steps=6, faults=(SlowRank(3, 1.4),)),
     "fsdp": Job(layout="fsdp", ranks=4, hosts=2, steps=6, layers=2, faults=(SlowRank(3, 1.4),)),
     "tp": Job(
@@ -149,6 +151,21 @@ def test_half_of_the_ranks_in_another_format_change_nothing(
     told = [(s["rank"], s["cause"], s["kind"], s["late_steps"]) for s in pure.stragglers().to_pylist()]
     assert [(s["rank"], s["cause"], s["kind"], s["late_steps"]) for s in mixed.stragglers().to_pylist()] == told
     assert any("groups matched across formats" in w for w in mixed.quality.warnings)
+
+
+def test_a_clock_that_is_off_by_steps_makes_no_wrong_match(tmp_path: Path) -> None:
+    """The steps of the other host seem 17 further: matched right or not at all."""
+    job = Job(layout="fsdp", ranks=4, hosts=2, steps=6, layers=2, faults=(SlowRank(3, 1.4),))
+    pure = tv.analyze(opened(write_kineto(simulate(job), tmp_path / "k")[0].parent))
+    off = replace(job, faults=(*job.faults, ClockOffset(1, 17 * 22_000_000)))
+    kineto, reports = (
+        write_kineto(simulate(off), tmp_path / "a"),
+        write_nsight(simulate(off), tmp_path / "b", per="rank"),
+    )
+    mixed = tv.analyze(tv.open([*kineto[:2], *reports[2:]], cache=False))
+    waited = mixed.budget.leaves_ns.get("comm_wait", 0)
+    assert waited <= 1.001 * pure.budget.leaves_ns["comm_wait"]
+    assert {s["rank"] for s in mixed.stragglers().to_pylist()} <= {3}
 
 
 def test_reports_without_payloads_are_matched_where_there_is_one_group(tmp_path: Path) -> None:

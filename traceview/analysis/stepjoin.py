@@ -15,18 +15,28 @@ _ABSOLUTE_NS = 10**17
 
 
 def joined(marks: Marks, others: Marks, config: Config) -> Marks:
-    """``marks`` with those of the ``others``' ranks, renumbered by the step that is nearest in time.
+    """``marks`` with those of the ``others``' ranks, under one numbering.
 
-    The hosts' clocks must agree within a part of a step; where they cannot (no absolute times), equal numbers count
-    if both have some. Without either the others keep no steps.
+    Equal numbers that are nearest in time as well are the same step. Without absolute times equal numbers count. If
+    numbers and times disagree, the numbers stay, and matching does not rely on them (``anchored``). If no numbers
+    are equal, the step that is nearest in time counts, if they begin within a part of a step of each other; matching
+    relies on that only if the part is longer than the clocks of two hosts may differ. Else the others have no steps.
     """
     who = f"ranks {rank_list(np.unique(others.rank).tolist())}"
     shift, off = _shift(marks, others)
-    limit = config.step_join_max * _length(marks)
-    if shift is not None and off <= limit:
+    limit = int(config.step_join_max * _length(marks))
+    equal = float(np.mean(np.isin(others.step, marks.step)))
+    anchored = True
+    near = shift == 0 and 2 * off <= _length(marks)
+    if near or (shift is None and equal):
+        how = "with equal numbers"
+    elif shift is not None and equal >= config.step_join_equal:
+        apart = units.time(_apart(marks, others))
+        how = f"with equal numbers, although they begin {apart} apart: matched by order alone"
+        shift, anchored = 0, False
+    elif shift is not None and off <= limit:
+        anchored = limit >= config.step_join_clock_ns
         how = f"numbered by the nearest step in time, {units.time(off)} off"
-    elif shift is None and np.isin(others.step, marks.step).any():
-        shift, how = 0, "taken by their numbers"
     else:
         note = f"{who}: steps are marked by {others.source} and fit none of the {marks.source} in time: left out"
         return replace(marks, notes=[*marks.notes, note])
@@ -42,6 +52,7 @@ def joined(marks: Marks, others: Marks, config: Config) -> Marks:
         end=np.append(marks.end, others.end)[order],
         thread=np.append(marks.thread, others.thread)[order],
         notes=[*marks.notes, *others.notes, note],
+        anchored=anchored,
     )
 
 
@@ -60,6 +71,13 @@ def _shift(marks: Marks, others: Marks) -> tuple[int | None, int]:
     at = np.minimum(at, len(number) - 1)
     shared = number[at] == others.step + shift
     return shift, int(np.median(np.abs(start[at] - others.start)[shared]))
+
+
+def _apart(marks: Marks, others: Marks) -> int:
+    """How far steps of equal numbers begin apart, ns."""
+    number, start = _typical(marks)
+    shared = np.isin(others.step, number)
+    return int(np.median(np.abs(start[np.searchsorted(number, others.step[shared])] - others.start[shared])))
 
 
 def _typical(marks: Marks) -> tuple[Ints, Ints]:

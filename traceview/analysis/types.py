@@ -37,6 +37,8 @@ class Marks:
     notes: list[str] = field(default_factory=list)
     estimated: bool = False
     """fewer than 3 steps would be left without the first one: it is used, and metrics are estimates"""
+    anchored: bool = True
+    """a number means the same step on every rank; False where ranks mark steps in two ways that do not tell"""
 
     @property
     def used(self) -> list[int]:

@@ -15,7 +15,7 @@ from traceview.schema import GPU_OPS, HOST_RANGES
 def align(run: Run, base: Frame, how: StudyOptions) -> Across:
     """Match the collectives of all ranks, fit their clocks, split waiting from transfer (METHODS c, d, e.2)."""
     hosts = {r: run.host(r) for r in run.ranks}
-    anchored = base.marks.source in ("profiler_step", "range")
+    anchored = base.marks.source in ("profiler_step", "range") and base.marks.anchored
     c = columns(base.collectives)
     matches = match.match(c, base.step_of_row, run.world_size, hosts, anchored=anchored, config=how.config)
     matches.notes.extend(steps.disagreement(base.step_of_row, matches.instance))
