@@ -149,3 +149,12 @@ def test_the_gate_loads_no_chart_library():
     )
     shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert shown.stdout.strip() == "[]"
+
+
+def test_analyze_beside_a_baseline(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    base = saved / "healthy.json"
+    code, out, _ = ran(capsys, "analyze", SLOW, "--baseline", base)
+    assert code == 0 and "35.9 % over the baseline healthy (73.5 ms)" in " ".join(out.split())
+    before = base.read_bytes()
+    assert ran(capsys, "analyze", SLOW, "--baseline", base, "--json", base, "--force", "-q")[0] == 2
+    assert base.read_bytes() == before

@@ -42,8 +42,18 @@ RULE_OUTS = (
 BLIND = ("comm_unresolved", "uncovered", "idle_unknown", "gpu_opaque")
 
 
-def judge(result: Result, config: Config) -> Verdict:
-    """The verdict of a result whose findings are in order; lines that are not known stay empty."""
+def judge(result: Result, config: Config, against: str = "") -> Verdict:
+    """The verdict of a result whose findings are in order; lines that are not known stay empty.
+
+    ``against``: how the step time compares with a baseline, in words.
+    """
+    verdict = _judge(result, config)
+    if against and verdict.slow:
+        verdict.slow += f", {against}"
+    return verdict
+
+
+def _judge(result: Result, config: Config) -> Verdict:
     coverage = _coverage(result)
     if not result.budget.wall_ns:  # no window, or only windows of length 0
         return Verdict(
@@ -87,7 +97,8 @@ def _clock_error(result: Result) -> str:
     return f" (error {units.time(worst)})" if worst and len(result.clock.hosts) > 1 else ""
 
 
-def _slow_line(result: Result) -> str:
+def _slow_line(result: Result, saved: float = 0.0) -> str:
+    """The step time and what to hold it against; ``saved``: share of the step that the first fix saves."""
     walls = sorted(s.wall_ns for s in result.step_rows)
     if not walls:
         return ""
@@ -100,6 +111,8 @@ def _slow_line(result: Result) -> str:
         line += f" in the median, {units.time(mean)} in the mean"
     if best and middle > 1.02 * best:
         line += f", {(middle / best - 1) * 100:.0f} % over this run's own best ({units.time(best)})"
+    elif saved:
+        line += f", {units.share(saved)} of it lost to one cause"
     return line
 
 
@@ -116,7 +129,7 @@ def _slow(result: Result, found: list[Finding], coverage: str, config: Config) -
         headline=first.title[0].upper() + first.title[1:],
         confidence=first.confidence,
         status="slow",
-        slow=_slow_line(result),
+        slow=_slow_line(result, share),
         coverage=coverage,
         cause=f"{first.title}: {first.evidence[0]}",
         cost=f"{units.time(saving)} a step = {gpu_hours:,.3g} GPU-h a day on {ranks} GPU{'s' * (ranks != 1)}; "

@@ -17,6 +17,11 @@ from traceview.cli.progress import progress_of
 @click.option("--json", "json_", metavar="FILE", help="Write the result as JSON; '-' prints only JSON on stdout.")
 @click.option("--markdown", metavar="FILE", help="Write the verdict as Markdown; '-' prints it.")
 @click.option("--tables", metavar="DIR", help="Write every table as Parquet into this (new) folder.")
+@click.option(
+    "--baseline",
+    metavar="PATH",
+    help="Compare with this run: traces, or a result of --json. What slows all ranks alike shows only so.",
+)
 @click.option("--step-range", metavar="REGEX", help="Host ranges that match are the steps.")
 @click.option("--topology", type=click.Path(exists=True, dir_okay=False), help="CSV: host,domain,rack,pod,site,rail.")
 @click.option("--peaks", type=click.Path(exists=True, dir_okay=False), help="JSON: peak bandwidths of your machines.")
@@ -43,16 +48,18 @@ def analyze(paths: tuple[str, ...], **given: Any) -> int:
 
     focus = tuple(parse_focus(f) for f in given["focus"])
 
+    how = {name: given[name] for name in ("step_range", "topology", "peaks")}
     with progress_of(quiet=given["quiet"] or given["json_"] == "-") as progress:
-        study = pipeline.study(
-            paths,
-            options.read_options(**given),
-            pipeline.StudyOptions(**{name: given[name] for name in ("step_range", "topology", "peaks")}),
-            cache=not given["no_cache"],
-            workers=given["workers"],
-            progress=progress,
-        )
-    output.refuse_inputs([*files, given["tables"]], study.run)
+        opening = {"cache": not given["no_cache"], "workers": given["workers"], "progress": progress}
+        reading = options.read_options(**given)
+        baseline: tuple[Any, ...] = ()
+        if given["baseline"]:
+            same_steps = pipeline.StudyOptions(step_range=given["step_range"])
+            baseline = tuple(pipeline.load([given["baseline"]], reading, same_steps, **opening))
+        study = pipeline.study(paths, reading, pipeline.StudyOptions(**how, baseline=baseline), **opening)
+    outputs = [*files, given["tables"]]
+    output.refuse_inputs(outputs, study.run)
+    output.refuse_sources(outputs, [given["baseline"] or "", *(s.path for r in baseline for s in r.run.sources)])
     _write(study, given, focus)
     return 0
 

@@ -14,6 +14,7 @@ from traceview.analysis.types import NXN, P2P
 from traceview.analysis.verdict import judge
 from traceview.config import Config
 from traceview.pipeline import rows, whatif
+from traceview.pipeline.against import against
 from traceview.pipeline.byplace import blame_by
 from traceview.pipeline.values import Across, Blamed, Frame, Lanes, StudyOptions
 from traceview.pipeline.wiring import wire
@@ -94,7 +95,8 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
     _lateness(result, blamed.found.late_ns)
     whatif.fill(result, blamed.replay, config)
     result.findings = find_all(result, config)
-    result.verdict = judge(result, config)
+    beside = against(result, how.baseline, config) if how.baseline and result.step_rows else ""
+    result.verdict = judge(result, config, beside)
     return result
 
 

@@ -14,7 +14,7 @@ from traceview.analysis.replay import Answer
 from traceview.analysis.types import Bools, Decomposition, Ints, Marks, Matches, WaitPieces, Windows
 from traceview.config import DEFAULT, Config
 from traceview.pipeline import rows
-from traceview.result import ExpertRow, MemoryRow, PathRow, Window
+from traceview.result import ExpertRow, MemoryRow, PathRow, Result, Window
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class StudyOptions:
     """CSV file: host, domain, rack, pod, site, rail"""
     peaks: str | None = None
     """JSON file of peak bandwidths that goes before the built-in one"""
+    baseline: tuple[Result, ...] = ()
+    """runs that the step time is compared with"""
     config: Config = DEFAULT
 
 

@@ -1,0 +1,67 @@
+"""A result against a baseline: how much slower, and of what, where the run itself shows no cause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from traceview import units
+from traceview.compare import Comparison, compare
+from traceview.config import Config
+from traceview.errors import NotComparableError
+from traceview.gate import Decision, decide
+from traceview.result import Finding, Result
+
+SHARE_EXPLAINED = 0.5  # of the slowdown; a finding that saves as much is its cause
+
+
+def against(result: Result, baseline: Sequence[Result], config: Config) -> str:
+    """The words for the first line of the verdict; adds a finding, or a warning where they cannot be compared.
+
+    What slows all ranks alike (lower clocks, a slower kernel, a smaller batch) leaves no trace inside one run.
+    """
+    try:
+        changed = compare(baseline, [result])
+    except NotComparableError as error:
+        result.quality.warnings.append(f"baseline {baseline[0].run.name}: {error}")
+        return ""
+    decision = decide(baseline, [result], config=config)
+    slower = changed.candidate_mean_ns - changed.baseline_mean_ns
+    known = max((f.saving_ns_per_step or 0 for f in result.findings), default=0)
+    if decision.outcome == "FAIL" and known < SHARE_EXPLAINED * slower:
+        result.findings.append(_finding(result, changed, decision))
+        result.findings.sort(key=lambda f: -(f.saving_ns_per_step or 0))
+    way = "as fast as" if decision.outcome == "PASS" and not decision.improved else f"{_percent(decision.change)}"
+    return f"{way} the baseline {changed.baseline} ({units.time(changed.baseline_step_ns)})"
+
+
+def _percent(change: float) -> str:
+    return f"{abs(change) * 100:.1f} % {'over' if change > 0 else 'under'}"
+
+
+def _finding(result: Result, changed: Comparison, decision: Decision) -> Finding:
+    grown = [g for g in changed.groups if g.delta_ns > 0]
+    first = grown[0]
+    kernels = [k for k in changed.kernels if k.delta_ns > 0][:3]
+    evidence = [decision.reason, *(f"{g.name} {units.change(g.delta_ns)} a step" for g in grown[:3])]
+    evidence += [
+        f"{k.name}: {units.change(k.longer_ns)} by taking longer, {units.change(k.more_ns)} by running more often"
+        for k in kernels
+    ]
+    longer = sum(k.longer_ns for k in kernels) > sum(k.more_ns for k in kernels)
+    advice = (
+        "All ranks alike take longer for the same kernels: compare clocks, power cap, temperature, driver and "
+        "library versions with the baseline."
+        if first.name == "compute" and longer
+        else "Look for what changed since the baseline: code, configuration, libraries, machines."
+    )
+    return Finding(
+        id="baseline",
+        title=f"{first.name} takes {units.time(first.delta_ns)} a step more than in {changed.baseline}",
+        saving_ns_per_step=changed.candidate_mean_ns - changed.baseline_mean_ns,
+        basis="mean step minus that of the baseline",
+        confidence="likely",
+        evidence=evidence,
+        advice=advice,
+        owner="hardware" if first.name == "compute" and longer else "model code",
+        section="kernels",
+    )
