@@ -142,3 +142,15 @@ def test_ranks_of_processes_that_the_nccl_log_tells(tmp_path: Path) -> None:
     write_kineto(sim, tmp_path / "k")
     assert by_rank == {r: (p.meta.host, p.meta.pid) for r, p in opened(tmp_path / "k").parts.items()}
     assert not any("no rank is told" in p for p in run.problems)
+
+
+def test_what_is_true_of_several_files_is_said_once(tmp_path: Path) -> None:
+    kernels = {"CUPTI_ACTIVITY_KIND_KERNEL": [kernel(1000 * i, 1000 * i + 500, 10, i) for i in range(1, 9)]}
+    for number in range(3):
+        start = {"TARGET_INFO_SESSION_START_TIME": [{"utcEpochNs": 1_700_000_000_000_000_000 + number}]}
+        write_sqlite(tmp_path / f"rank{number}.sqlite", strings("k") | start | kernels)
+    told = tv.analyze(tv.open(tmp_path, cache=False)).quality.warnings
+    (nvtx,) = [w for w in told if "no NVTX ranges" in w]
+    assert nvtx.startswith(f"3 files, as {tmp_path}/rank0.sqlite: no NVTX ranges")
+    alone = tv.analyze(tv.open(tmp_path / "rank0.sqlite", cache=False)).quality.warnings
+    assert any(w.startswith("no NVTX ranges") for w in alone)

@@ -241,11 +241,25 @@ def _collectives(
     return bandwidth.collective_rows(table, across.matches, timing, fabric, config)
 
 
+def _of_files(metas: list[SourceMeta]) -> list[str]:
+    """Warnings of the files: each said once, with the file where there are several."""
+    files: dict[str, dict[str, None]] = {}  # a file may hold several ranks
+    for meta in metas:
+        for warning in meta.warnings:
+            files.setdefault(warning, {})[meta.path] = None
+    if len({m.path for m in metas}) == 1:
+        return [*files]
+    return [
+        f"{next(iter(paths))}: {warning}" if len(paths) == 1 else f"{len(paths)} files, as {min(paths)}: {warning}"
+        for warning, paths in files.items()
+    ]
+
+
 def _quality(run: Run, base: Frame, across: Across, heavy: list[KernelRow], notes: list[str]) -> QualityInfo:
     metas = [run.parts[r].meta.source for r in run.ranks] + [p.meta.source for p in run.logs]
     warnings = [*run.problems, *notes]
     warnings += [f"not read: {'; '.join(m.warnings)}" for m in run.unread]
-    warnings += dict.fromkeys(f"{m.path}: {w}" for m in metas for w in m.warnings)  # a file may hold several ranks
+    warnings += _of_files(metas)
     warnings += [*base.marks.notes, *across.matches.notes, *across.alignment.notes, *across.alignment.mismatches]
     doubtful: Counter[str] = Counter()
     for row in heavy:
