@@ -112,6 +112,21 @@ def test_a_slow_gpu_with_even_tokens_is_slow(load: tuple[float, ...]) -> None:
     assert result.verdict.owner == "hardware"
 
 
+@pytest.mark.parametrize("same_grid", [True, False])
+def test_groups_that_wait_for_each_other_lose_what_the_worst_loses(same_grid: bool) -> None:
+    """Two expert groups of four, gradients reduced over all: those of the other group wait for rank 5 too."""
+    hot, even = (
+        analyse("D2", Routing(load, same_grid=same_grid), fast=True, ep=4, layer_bytes=8_000_000)
+        for load in (HOT, EVEN)
+    )
+    assert culprits(hot) == {5: ("compute_more_work", "uneven")}
+    assert names(hot) == {"expert-imbalance"}
+    steps = [r.metrics["step_time"].value or 0.0 for r in (hot, even)]
+    found = finding(hot, "expert-imbalance")
+    assert found.saving_ns_per_step == pytest.approx(steps[0] - steps[1], rel=0.05)
+    assert "gets 1.50x the mean tokens of expert group 302; 3 others wait" in found.title
+
+
 def test_two_hot_ranks_are_named_together() -> None:
     result = analyse("D2", Routing((1.0, 1.0, 1.0, 1.0, 1.8, 1.8, 1.0, 1.0)))
     assert culprits(result) == dict.fromkeys((4, 5), ("compute_more_work", "uneven"))

@@ -139,11 +139,11 @@ class Routing(Fault):
     same_grid: bool = True
     fixed: float = 0.0
 
-    def share(self, rank: int, step: int, layer: int) -> float:
-        """Tokens of a rank over the mean."""
-        n = len(self.load)
-        by = {"step": step, "layer": layer}.get(self.moves, 0)
-        return self.load[(rank - by) % n] * n / sum(self.load)
+    def shares(self, members: tuple[int, ...], step: int, layer: int) -> dict[int, float]:
+        """Tokens of each rank of an expert group over the mean of the group."""
+        n, by = len(members), {"step": step, "layer": layer}.get(self.moves, 0)
+        load = {r: self.load[members[(i - by) % n]] for i, r in enumerate(members)}
+        return {r: x * n / sum(load.values()) for r, x in load.items()}
 
 
 @dataclass(frozen=True)
@@ -238,6 +238,8 @@ class Job:
     seed: int = 1
     tp: int = 1
     pp: int = 1
+    ep: int = 0
+    """ranks of an expert group; 0 = all"""
     layers: int = 6
     kernels: int = 3
     """per layer and pass"""

@@ -142,9 +142,10 @@ class Trainer:
         size, routed = self.job.activation_bytes, self.job.find(faults.Routing)
         if not routed:
             return self.collective(COMM, "ep", "alltoall", size, (after,))
-        n = len(self.groups["ep"].members)
-        to = [round(size // 2 * routed[0].share(r, self.step, layer) / n) for r in range(n)]
-        ways = {r: (to, [to[r]] * n) for r in range(n)}
+        members = self.groups["ep"].members
+        n, shares = len(members), routed[0].shares(members, self.step, layer)
+        to = [round(size // 2 * x / n) for x in shares.values()]
+        ways = {r: (to, [to[i]] * n) for i, r in enumerate(members)}
         splits = {r: (b, a) if back else (a, b) for r, (a, b) in ways.items()}
         return self.collective(COMM, "ep", "alltoallv", size, (after,), splits)
 
@@ -154,7 +155,7 @@ class Trainer:
         if not routed:
             return self.compute(what, ns, waits, self.expert)
         fault = routed[0]
-        tokens = fault.share(self.rank, self.step, layer)
+        tokens = fault.shares(self.groups["ep"].members, self.step, layer)[self.rank]
         load = fault.fixed + (1 - fault.fixed) * tokens
         return self.compute(what, ns * load, waits) if fault.same_grid else self.compute(what, ns, waits, load)
 
@@ -451,5 +452,7 @@ def groups_of(job: Job, rank: int) -> dict[str, Group]:
         "pp": Group(str(201 + dp * job.tp + tp), "mesh_pp", stages),
     }
     if job.layout == "ep":
-        out["ep"] = Group("301", "expert_parallel", world)
+        size = job.ep or job.ranks
+        first = rank // size * size
+        out["ep"] = Group(str(301 + rank // size), "expert_parallel", world[first : first + size])
     return out

@@ -281,6 +281,7 @@ def _row(c: Columns, a: Account, busy: Ints, exposed_of_row: Ints, config: Confi
         imbalance=float(busiest.mean()) if a.told else None,
         imbalance_max=float(busiest.max()) if a.told else None,
         token_share=a.token_share if a.told else None,
+        gain_by_step_ns={k: round(float(a.gain[a.step == k].sum())) for k in np.unique(a.step).tolist()},
         gain_ns=round(float(a.gain.sum())),
         wait_ns=round(float(a.waited.sum())),
         transfer_ns=sum(_transfer(busy[rows], exposed_of_row[rows]) for rows in (a.dispatch, a.combine))

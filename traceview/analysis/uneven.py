@@ -9,17 +9,18 @@ import numpy as np
 from traceview.analysis.intervals import NOTHING, Spans, union
 from traceview.analysis.lateness import Arrivals
 from traceview.analysis.origin import Facts
+from traceview.analysis.types import Floats, Ints, Tokens
 from traceview.config import Config
 
 
 @dataclass(frozen=True)
 class Uneven:
-    """Arrivals at a combine of which both ranks are known, summed; ns more than the reference rank."""
+    """What experts did before late arrivals, since the last common sync, summed; ns more than the reference rank."""
 
     told: bool
     """the trace tells the tokens"""
     load: float
-    """received over the mean of the group, mean over these arrivals"""
+    """received over the mean of the group, mean over the layers of these arrivals"""
     pace: float
     """time per token over that of a typical rank"""
     experts_ns: int
@@ -29,27 +30,49 @@ class Uneven:
 
 
 def uneven(facts: Facts, late: Arrivals, config: Config) -> Uneven | None:
-    """None if the late arrivals have no experts behind them, or the tokens of both ranks are the same."""
+    """None if no experts were at work before the late arrivals, or with the same tokens on both ranks."""
     t = facts.tokens
     if t is None:
         return None
-    own, other = t.at(late.row), t.at(late.reference)
-    both = (own >= 0) & (other >= 0)
+    own = _before(facts, t, late.row, late.start)
+    other = _before(facts, t, late.reference, late.reference_start)
+    both = (own[:, COUNT] > 0) & (other[:, COUNT] > 0)
     own, other = own[both], other[both]
     if not len(own):
         return None
-    told = bool((t.told[own] & t.told[other]).all())
-    if told and np.abs(t.load[own] - t.load[other]).mean() <= config.expert_uneven:
+    told = bool((own[:, TOLD] == own[:, COUNT]).all() and (other[:, TOLD] == other[:, COUNT]).all())
+    apart = np.abs(own[:, LOAD] / own[:, COUNT] - other[:, LOAD] / other[:, COUNT])
+    if told and apart.mean() <= config.expert_uneven:
         return None
-    experts = int((t.work[own] - t.work[other]).sum())
-    explained = int((t.delay[own] - t.delay[other]).sum())
+    gap = (own - other).sum(axis=0)
+    experts, explained, count = round(gap[WORK]), round(gap[DELAY]), own[:, COUNT].sum()
     return Uneven(
         told,
-        float(t.load[own].mean()),
-        float(t.pace[own].mean()),
+        float(own[:, LOAD].sum() / count),
+        float(own[:, PACE].sum() / count),
         experts,
         min(max(explained, 0), max(experts, 0)) if told else 0,
     )
+
+
+COUNT, TOLD, LOAD, PACE, WORK, DELAY = range(6)
+
+
+def _before(facts: Facts, t: Tokens, rows: Ints, start: Ints) -> Floats:
+    """Sums over the combines of each row's rank that begin after ``start``, at the row's own begin at the latest."""
+    c = facts.c
+    out = np.zeros((len(rows), 6))
+    values = np.column_stack((np.ones(len(t.rows)), t.told, t.load, t.pace, t.work, t.delay))
+    rank = c.rank[t.rows]
+    for r in np.unique(c.rank[rows]).tolist():
+        at, mine = np.flatnonzero(rank == r), c.rank[rows] == r
+        at = at[np.argsort(c.start[t.rows[at]], kind="stable")]
+        begin = c.start[t.rows[at]]
+        total = np.vstack((np.zeros(6), np.cumsum(values[at], axis=0)))
+        ends = (np.searchsorted(begin, x[mine], side="right") for x in (c.start[rows], start))
+        high, low = (total[x] for x in ends)
+        out[mine] = high - low
+    return out
 
 
 def sections(facts: Facts, rank: int) -> Spans:
