@@ -127,6 +127,14 @@ def test_groups_that_wait_for_each_other_lose_what_the_worst_loses(same_grid: bo
     assert "gets 1.50x the mean tokens of expert group 302; 3 others wait" in found.title
 
 
+def test_a_slow_rank_of_another_group_leaves_little_to_gain() -> None:
+    result = analyse("D2", Routing(HOT), SLOW, ep=4)
+    assert culprits(result) == {5: ("compute_more_work", "uneven"), 2: ("compute_slower", "")}
+    assert names(result) == {"straggler-5", "straggler-2"}
+    assert finding(result, "straggler-5").owner == "model code"
+    assert (result.metrics["even_tokens_gain"].value or 0) < 0.02 * (result.metrics["step_time"].value or 0)
+
+
 def test_two_hot_ranks_are_named_together() -> None:
     result = analyse("D2", Routing((1.0, 1.0, 1.0, 1.0, 1.8, 1.8, 1.0, 1.0)))
     assert culprits(result) == dict.fromkeys((4, 5), ("compute_more_work", "uneven"))

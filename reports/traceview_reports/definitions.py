@@ -96,6 +96,8 @@ METRICS = {
     "themselves are uneven.",
     "pipeline_bubble": "The rest of the send and receive waiting: the pipeline schedule. With pipeline_straggler "
     "it adds up to the pipeline wait.",
+    "even_tokens_gain": "What even tokens in all expert groups would take off a step: the gain of the group of the "
+    "rank that is last, and what that rank waits elsewhere, at most the largest gain of a group.",
     "straggler_share": "Straggler wait / rank time.",
 }
 

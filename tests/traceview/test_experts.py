@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from jobs import MS, US, Job, Verdict, analyse
-from traceview.analysis.experts import Account, accounts, rows
+from traceview.analysis.experts import Account, accounts, rows, step_gain
 from traceview.analysis.types import WaitPieces
 from traceview.result import ExpertRow
 
@@ -315,6 +315,29 @@ def test_whether_the_loaded_rank_moves(per_step: list[list[Loads]], moves: str) 
         for tokens in layers:
             m.layer(tokens)
     assert row(m.analyse()).moves == moves
+
+
+@pytest.mark.parametrize(
+    ("late", "gain"),
+    [
+        (None, 0.5 * MS),  # the groups never meet: two ranks of four are 1 ms faster
+        (0, 1.0 * MS),  # they meet: all wait for rank 0
+        (0.4 * MS, 0.6 * MS),  # rank 3 of the other group is late as well
+        (2 * MS, 0.0),  # and here it is the last anyway
+    ],
+)
+def test_groups_save_what_the_last_of_all_does(late: float | None, gain: float) -> None:
+    job = Job(world=4)
+    for group, ranks, tokens in (("ep_a", (0, 1), (3, 1)), ("ep_b", (2, 3), (2, 2))):
+        even, out = dict.fromkeys(ranks, 2 * HIDDEN), {r: t * HIDDEN for r, t in zip(ranks, tokens, strict=True)}
+        told = {"kind": "alltoallv", "group": group}
+        job.add(0, dict.fromkeys(ranks, 10 * MS), 11 * MS, elems_in=even, elems_out=out, **told)
+        there = {r: 11 * MS + t * MS for r, t in zip(ranks, tokens, strict=True)}
+        job.add(0, there, max(there.values()) + MS, elems_in=out, elems_out=even, **told)
+    if late is not None:
+        job.add(0, {0: 15 * MS, 1: 15 * MS, 2: 14 * MS, 3: 14 * MS + round(late)}, 18 * MS)
+    facts = analyse(job).facts
+    assert step_gain(facts, accounts(facts, [0]), [0]) == pytest.approx(gain)
 
 
 def test_equally_loaded_ranks_share_the_gain() -> None:

@@ -265,6 +265,36 @@ def rows(c: Columns, found: list[Account], exposed_of_row: Ints, config: Config 
     return sorted(out, key=lambda r: (-r.gain_ns, r.group, r.members))
 
 
+def step_gain(facts: Facts, found: list[Account], used: list[int]) -> float | None:
+    """What even tokens in all groups would take off a step, ns, mean over the steps ``used``; None if none are told.
+
+    Groups that meet in other collectives or messages save what the last rank of the step does: the gain of its group
+    and what it waits elsewhere, at most the largest gain of a group. Groups that never meet save the mean.
+    """
+    told = [a for a in found if a.told]
+    if not told or not used:
+        return None
+    c, pieces, steps = facts.c, facts.pieces, np.array(sorted(used), np.int64)
+    ranks, count = int(c.rank.max()) + 1, len(steps)
+    combine = np.zeros(len(c), np.bool_)
+    for a in told:
+        combine[a.combine] = True
+    elsewhere = np.isin(facts.step_of_row[pieces.row], steps) & ~combine[pieces.row]
+    row, ns = pieces.row[elsewhere], (pieces.end - pieces.start)[elsewhere]
+    cell = c.rank[row] * count + np.searchsorted(steps, facts.step_of_row[row])
+    slack = np.bincount(cell, ns, ranks * count).astype(np.float64).reshape(ranks, count)
+    most, total, owner = np.zeros(count), np.zeros(count), np.full(ranks, -1)
+    for i, a in enumerate(told):
+        by_step = np.bincount(np.searchsorted(steps, a.step), a.gain, count)
+        slack[a.ranks] += by_step
+        most, total = np.maximum(most, by_step), total + by_step * len(a.ranks)
+        owner[a.ranks] = i
+    present = np.unique(c.rank)
+    meet = any(len(set(owner[[r for r in g.members if r < ranks]].tolist())) > 1 for g in c.groups)
+    each = np.minimum(most, slack[present].min(axis=0)) if meet else total / len(present)
+    return float(each.mean())
+
+
 def _row(c: Columns, a: Account, busy: Ints, exposed_of_row: Ints, config: Config) -> ExpertRow:
     busiest = a.load.max(axis=1)
     hot = a.load >= (1 - config.expert_uneven) * busiest[:, None]  # equal ones share the blame
@@ -281,7 +311,6 @@ def _row(c: Columns, a: Account, busy: Ints, exposed_of_row: Ints, config: Confi
         imbalance=float(busiest.mean()) if a.told else None,
         imbalance_max=float(busiest.max()) if a.told else None,
         token_share=a.token_share if a.told else None,
-        gain_by_step_ns={k: round(float(a.gain[a.step == k].sum())) for k in np.unique(a.step).tolist()},
         gain_ns=round(float(a.gain.sum())),
         wait_ns=round(float(a.waited.sum())),
         transfer_ns=sum(_transfer(busy[rows], exposed_of_row[rows]) for rows in (a.dispatch, a.combine))

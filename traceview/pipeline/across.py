@@ -50,5 +50,6 @@ def attribute(run: Run, base: Frame, across: Across, lanes: Lanes, how: StudyOpt
     clocks = stragglers.Clocks(across.alignment.base, {r: run.host(r) for r in run.ranks}, across.alignment.clock)
     found = stragglers.find(facts, owed, origin.origin(facts, owed), clocks, used, how.config)
     told = experts.rows(c, accounts, lanes.exposed_of_row, how.config)
+    gain = experts.step_gain(facts, accounts, used)
     played = whatif.answer(run, base, across, found.rows, how)
-    return Blamed(owed, found, path.critical_path(facts, across.alignment.base, used), told, played)
+    return Blamed(owed, found, path.critical_path(facts, across.alignment.base, used), told, gain, played)

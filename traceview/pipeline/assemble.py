@@ -89,7 +89,7 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
         tool_version=__version__,
     )
     lanes.launchers.name(result.kernels)
-    result.metrics |= _without_waits(result)
+    result.metrics |= _without_waits(result) | _even_tokens(blamed)
     for whose, name in ((NXN, "straggler"), (P2P, "pipeline")):
         result.metrics[f"{name}_wait_at_least"] = _wait_at_least(base, across, lanes, result.budget, whose, config)
     _lateness(result, blamed.found.late_ns)
@@ -98,6 +98,15 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
     beside = against(result, how.baseline, config) if how.baseline and result.step_rows else ""
     result.verdict = judge(result, config, beside)
     return result
+
+
+def _even_tokens(blamed: Blamed) -> dict[str, Metric]:
+    """What even tokens would save (METHODS e.6); none without experts whose tokens are told."""
+    if blamed.even_tokens is None:
+        return {}
+    n = sum(row.pairs for row in blamed.experts if row.told)
+    basis = "largest minus mean of the compute that follows the tokens, exposed, of the group that holds the step"
+    return {"even_tokens_gain": Metric(blamed.even_tokens, "ns", n, basis, "estimated")}
 
 
 def _without_waits(result: Result) -> dict[str, Metric]:

@@ -88,4 +88,6 @@ class Blamed:
     found: stragglers.Stragglers
     path: list[PathRow]
     experts: list[ExpertRow]
+    even_tokens: float | None
+    """ns that even tokens would take off a step"""
     replay: Answer

@@ -110,7 +110,6 @@ class ExpertRow(msgspec.Struct):
     imbalance_max: float | None
     token_share: float | None
     """share of the compute between dispatch and combine that follows the received elements"""
-    gain_by_step_ns: dict[int, int]
     gain_ns: int
     """sum over the pairs: how much earlier the last would arrive with even tokens, as far as others wait for it"""
     wait_ns: int

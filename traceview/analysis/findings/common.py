@@ -74,19 +74,14 @@ def worst_of_rank(result: Result, rank: int) -> Where:
 def uneven_experts_ns(result: Result, besides: Collection[int] = ()) -> int:
     """Gain a step of even tokens, without the pairs whose most loaded rank is in ``besides``.
 
-    Groups that wait for each other lose what the worst of a step loses, and no more than ranks wait in the mean.
+    The metric ``even_tokens_gain``, shared out by the gains of the ranks.
     """
     by_rank = [(hot.rank, hot.gain_ns * len(parse_members(r.members))) for r in result.experts for hot in r.ranks]
     whole = sum(ns for _, ns in by_rank)
-    if not whole:
+    gain = result.metrics.get("even_tokens_gain")
+    if not whole or gain is None or gain.value is None:
         return 0
-    worst_group: dict[int, int] = {}
-    for row in result.experts:
-        for step, ns in row.gain_by_step_ns.items():
-            worst_group[step] = max(worst_group.get(step, 0), ns)
-    gain = sum(worst_group.values()) // max(1, len(result.run.steps.used))
-    gain = min(gain, per_step(result, "comm_wait.nxn"))
-    return gain * sum(ns for rank, ns in by_rank if rank not in besides) // whole
+    return round(gain.value) * sum(ns for rank, ns in by_rank if rank not in besides) // whole
 
 
 def has_uneven_experts(result: Result, config: Config) -> bool:
