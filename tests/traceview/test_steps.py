@@ -12,7 +12,7 @@ import pytest
 from scenarios import load_extras
 from tiny import EMPTY_COLLECTIVES, EMPTY_HOST, MAIN, gpu, host, step_marks
 from traceview.analysis.ops import NONE
-from traceview.analysis.periods import find_period, step_begins
+from traceview.analysis.periods import find_period, step_begins, step_phase
 from traceview.analysis.steps import FIRST, StepInputs, choose_marks, disagreement, step_of
 from traceview.analysis.types import Marks
 from traceview.config import DEFAULT
@@ -198,8 +198,22 @@ def test_warm_up_operations_do_not_hide_the_period() -> None:
 
 
 def test_steps_begin_after_the_largest_gap() -> None:
-    begins = step_begins(np.array([2, 6, 10]), 4, np.array([0, 1, 2, 3, 50, 51, 52, 53, 100, 101, 102, 103, 150]))
-    assert begins.tolist() == [0, 4, 8, 12]
+    anchors, times = np.array([2, 6, 10]), np.array([0, 1, 2, 3, 50, 51, 52, 53, 100, 101, 102, 103, 150])
+    phase = step_phase(anchors, 4, times)
+    assert step_begins(anchors, 4, phase, len(times)).tolist() == [0, 4, 8, 12]
+
+
+def test_ranks_with_the_same_operations_begin_their_steps_with_the_same_one() -> None:
+    """Rank 1 pauses in the middle of its steps longer than between them: its steps still begin with 'a'."""
+    ops, cover = {}, {}
+    for rank, pause in ((0, 0), (1, 150)):
+        times = [k * 200 + i * 5 + pause * (i > 2) for k in range(5) for i in range(5)]
+        rows = zip(times, ["a", "b", "c", "b", "d"] * 5, strict=True)
+        ops[rank] = gpu(*({"cls": "compute", "s": t + 3, "e": t + 6, "ls": t, "name": n} for t, n in rows), rank=rank)
+        cover[rank] = (0, 1000)
+    found = choose_marks(inputs(cover=cover, ops=ops))
+    assert found.source == "period"
+    assert found.start[found.rank == 1].tolist() == found.start[found.rank == 0].tolist()
 
 
 def test_unmarked_trace_is_cut_by_the_period_of_its_kernels() -> None:

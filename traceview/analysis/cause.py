@@ -25,7 +25,8 @@ BUCKETS: dict[str, tuple[str, ...]] = {
     "data": ("idle_data",),
     "host": ("idle_sync", "idle_host", "idle_launch", "idle_unknown"),
     "copies": ("pcie_d2h", "pcie_h2d", "gpu_d2d", "gpu_memset"),
-    "communication": ("comm_transfer", "comm_unresolved", "comm_host", "carry"),
+    "communication": ("comm_transfer", "comm_unresolved", "comm_host"),
+    "unknown": ("carry",),
 }
 GPU_OF = {"compute": ("compute",), "copies": ("pcie_h2d", "pcie_d2h", "gpu_d2d", "gpu_memset")}
 HOST_OF = {"data": ("data",), "host": ("sync", "op", "runtime")}
@@ -104,6 +105,8 @@ def _name(facts: Facts, late: Arrivals, total: dict[str, int], group: str, confi
     }
     if size[bucket] <= 0:
         return Cause("unknown", total, [], **shared)
+    if bucket == "host" and 2 * total.get("idle_unknown", 0) > size[bucket] and not _host_seen(facts, late):
+        return Cause("unknown", total, **shared)
     own, other = _both(facts, late, bucket)
     if bucket != "compute":
         return Cause(bucket, total, _different(own, other), **shared)
@@ -139,6 +142,13 @@ def _by_tokens(compute: int, experts: Uneven, beside: Split) -> Split:
 def _slower_anyway(compute: int, experts: Uneven, ratio: float | None, config: Config) -> bool:
     """Whether untold tokens are not the question: the same kernels are slower outside of the experts too."""
     return 2 * experts.experts_ns < compute or (ratio is not None and ratio >= 1 + config.slower_share)
+
+
+def _host_seen(facts: Facts, late: Arrivals) -> bool:
+    """Whether the record of the late rank holds more of its host than the calls to the GPU."""
+    table = facts.host_ranges(int(facts.c.rank[late.row[0]]))
+    seen = [HOST_KINDS.index(kind) for kind in ("op", "data", "python", "annotation")]
+    return table is not None and bool(np.isin(codes(table["kind"], HOST_KINDS), seen).any())
 
 
 def _both(facts: Facts, late: Arrivals, bucket: str) -> tuple[Sums, Sums]:
@@ -296,4 +306,7 @@ def sentence(cause: Cause) -> str:
     }
     if cause.cause in words:
         return f"{base}: {words[cause.cause]}, {units.time(amount[cause.cause])} more{named}"
+    idle = cause.terms_ns.get("idle_unknown", 0)
+    if idle > 0 and idle == max(cause.terms_ns.values()):
+        return f"{base}: its GPU is idle {units.time(idle)} more, and what its host did was not recorded"
     return f"{base}: no single cause stands out"

@@ -42,7 +42,7 @@ class Terms:
     carry: Ints
     """what the two already differed by at the last common end"""
     known: Bools
-    """both ranks have segments"""
+    """both ranks have segments, and the two P begin together but for a part of the lateness"""
 
 
 def fixed_reference(c: Columns, rows: Ints, medians: Ints, found: Instances, m: Matches) -> Ints:
@@ -191,7 +191,8 @@ def terms(c: Columns, late: Arrivals, source: SegmentSource) -> Terms:
     other = leaf_time(source, c.rank[late.reference], late.reference_start, c.start[late.reference])
     known = own[1] & other[1]
     leaves = np.where(known[:, None], own[0] - other[0], 0)
-    return Terms(leaves, late.late - leaves.sum(axis=1), known)
+    carry = late.late - leaves.sum(axis=1)
+    return Terms(leaves, carry, known & (np.abs(carry) <= np.abs(late.late)))
 
 
 def leaf_time(source: SegmentSource, rank: Ints, start: Ints, end: Ints) -> tuple[Ints, Bools]:

@@ -19,17 +19,22 @@ _SOUGHT = 1 << 20
 _STEPS_FOR_PHASE = 64
 
 
+Family = tuple[int, str]
+"""Period and what the anchor is: equal on ranks that run the same operations"""
+
+
 def from_period(
     gpu_ops: Callable[[int], Any], collectives: Callable[[int], Any], cover: Cover, config: Config
 ) -> Marks | None:
     """Steps by the period of each rank's operations; None unless every rank with GPU operations has one."""
     rows: list[Columns] = []
     tails: dict[int, str] = {}
+    phases: dict[Family, int] = {}
     for rank in cover:
         table = gpu_ops(rank)
         if not table.num_rows:
             continue
-        found = _rank_steps(table, collectives(rank), rank, cover[rank], config)
+        found = _rank_steps(table, collectives(rank), rank, cover[rank], phases, config)
         if found is None:
             return None
         columns, whole = found
@@ -47,9 +52,12 @@ def from_period(
 
 
 def _rank_steps(
-    gpu_ops: Any, collectives: Any, rank: int, cover: tuple[int, int], config: Config
+    gpu_ops: Any, collectives: Any, rank: int, cover: tuple[int, int], phases: dict[Family, int], config: Config
 ) -> tuple[Columns, bool] | None:
-    """(marks of a rank, whether its last step is whole). The part before the first whole step is step 0."""
+    """(marks of a rank, whether its last step is whole). The part before the first whole step is step 0.
+
+    ``phases``: where the steps of earlier ranks with the same operations begin, so that all agree.
+    """
     ops = Ops.of(gpu_ops)
     time = np.where(ops.launched, ops.launch, ops.start)
     order = np.argsort(time, kind="stable")
@@ -59,7 +67,9 @@ def _rank_steps(
         if found:
             period, anchor = found
             anchors, times, thread = np.flatnonzero(symbols[rows] == anchor), time[rows], ops.thread[rows]
-            begins = step_begins(anchors, period, times)
+            family = period, _told(gpu_ops, collectives, int(rows[anchors[0]]))
+            phases.setdefault(family, step_phase(anchors, period, times))
+            begins = step_begins(anchors, period, phases[family], len(times))
             whole = len(rows) - int(begins[-1]) >= period
             return _columns(begins, times, thread, rank, cover), whole
     return None
@@ -87,6 +97,14 @@ def _symbols(gpu_ops: Any, collectives: Any) -> tuple[Ints, np.ndarray[Any, np.d
     known = np.zeros(len(symbols), np.bool_)
     known[op[rows]] = True
     return symbols, known
+
+
+def _told(gpu_ops: Any, collectives: Any, op: int) -> str:
+    """What an operation is, in words that mean the same in every file."""
+    row = np.flatnonzero(ints(collectives, "op") == op)
+    if len(row):
+        return " ".join(str(collectives[name][int(row[0])]) for name in ("kind", "bytes", "group_size"))
+    return f"{gpu_ops['name'][op]} {gpu_ops['config'][op]}"
 
 
 def find_period(symbols: Ints, config: Config) -> tuple[int, int] | None:
@@ -126,16 +144,20 @@ def _rarest_recurring(symbols: Ints) -> Ints | None:
     return out
 
 
-def step_begins(anchors: Ints, period: int, times: Ints) -> Ints:
-    """Positions where steps begin: once per anchor, before the operation with the largest median time gap.
+def step_phase(anchors: Ints, period: int, times: Ints) -> int:
+    """Operations from the anchor to the begin of a step: the one with the largest median time gap before it.
 
-    ``times`` are ascending. The first step may begin before the first anchor.
+    ``times`` are ascending.
     """
     gap = np.diff(times, prepend=times[:1])
     whole = anchors[anchors + period <= len(times)][:_STEPS_FOR_PHASE]
-    offset = int(np.argmax(np.median(gap[whole[:, None] + np.arange(period)], axis=0)))
-    begins = anchors + offset
+    return int(np.argmax(np.median(gap[whole[:, None] + np.arange(period)], axis=0)))
+
+
+def step_begins(anchors: Ints, period: int, phase: int, count: int) -> Ints:
+    """Positions, of ``count``, where steps begin: once per anchor. The first may begin before the first anchor."""
+    begins = anchors + phase
     if begins[0] >= period:
         begins = np.append(begins[0] - period, begins)
-    out: Ints = begins[begins < len(times)]
+    out: Ints = begins[begins < count]
     return out
