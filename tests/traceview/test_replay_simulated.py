@@ -108,6 +108,7 @@ REPLACED: dict[str, tuple[Job, Any, float]] = {
     "a node": (Job(ranks=8, hosts=2, steps=5), SlowNode(1, 1.4), 0.005),
     "clocks apart": (Job(ranks=4, hosts=2, steps=5, faults=(ClockOffset(1, 2 * MS),)), SlowRank(2, 1.5), 0.002),
     "its loader": (Job(ranks=4, steps=5), SlowLoader(80 * MS, ranks=(1,)), 0.015),
+    "a loader in a pipeline": (WIDE, SlowLoader(80 * MS, ranks=(1,)), 0.01),
     "its allocator": (Job(ranks=4, steps=5), AllocatorStorm(1, 8 * MS), 0.015),
 }
 

@@ -48,8 +48,10 @@ def roles(g: Graph, met: Met, step_of_row: Ints) -> Roles:
     begins[1:] = (lane[1:] != lane[:-1]) | (step[1:] != step[:-1])
     cell = np.cumsum(begins) - 1
     first = np.flatnonzero(begins)
-    role = _sequences(what, first, step[first])
-    number = np.arange(len(row)) - first[cell]
+    calls = first + head[first]  # what was done before the first call is in the step, but is no call of it
+    ends = np.append(first[1:], len(row))
+    role = _sequences([what[a:b] for a, b in zip(calls.tolist(), ends.tolist(), strict=True)], step[first])
+    number = np.arange(len(row)) - calls[cell]
     place = _dense(role[cell], number)
     point = ~head & (met.waited.phases.sub[np.where(head, 0, row)] == P2P)
     inner = np.zeros(len(row), np.bool_)
@@ -79,10 +81,9 @@ def _dense(first: Ints, second: Ints) -> Ints:
     return numbers
 
 
-def _sequences(what: Ints, first: Ints, step: Ints) -> Ints:
+def _sequences(parts: list[Ints], step: Ints) -> Ints:
     """A number per distinct (step, sequence of calls)."""
     known: dict[tuple[int, bytes], int] = {}
-    parts = np.split(what, first[1:])
     keys = [(k, part.tobytes()) for k, part in zip(step.tolist(), parts, strict=True)]
     return np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
 
