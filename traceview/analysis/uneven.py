@@ -62,17 +62,21 @@ def _before(facts: Facts, t: Tokens, rows: Ints, start: Ints) -> Floats:
     """Sums over the combines of each row's rank that begin after ``start``, at the row's own begin at the latest."""
     c = facts.c
     out = np.zeros((len(rows), 6))
-    values = np.column_stack((np.ones(len(t.rows)), t.told, t.load, t.pace, t.work, t.delay))
-    rank = c.rank[t.rows]
     for r in np.unique(c.rank[rows]).tolist():
-        at, mine = np.flatnonzero(rank == r), c.rank[rows] == r
+        at, mine = _of_rank(facts, t, r), c.rank[rows] == r
         at = at[np.argsort(c.start[t.rows[at]], kind="stable")]
         begin = c.start[t.rows[at]]
-        total = np.vstack((np.zeros(6), np.cumsum(values[at], axis=0)))
+        values = [np.ones(len(at)), *(x[at] for x in (t.told, t.load, t.pace, t.work, t.delay))]
+        total = np.vstack((np.zeros(6), np.cumsum(np.column_stack(values), axis=0)))
         ends = (np.searchsorted(begin, x[mine], side="right") for x in (c.start[rows], start))
         high, low = (total[x] for x in ends)
         out[mine] = high - low
     return out
+
+
+def _of_rank(facts: Facts, t: Tokens, rank: int) -> Ints:
+    """Positions in ``t`` of a rank: rows are in rank order."""
+    return np.arange(*np.searchsorted(t.rows, np.searchsorted(facts.c.rank, (rank, rank + 1))))
 
 
 def sections(facts: Facts, rank: int) -> Spans:
@@ -80,5 +84,5 @@ def sections(facts: Facts, rank: int) -> Spans:
     t = facts.tokens
     if t is None:
         return NOTHING
-    mine = facts.c.rank[t.rows] == rank
+    mine = _of_rank(facts, t, rank)
     return union(t.dispatched[mine], facts.c.start[t.rows[mine]])
