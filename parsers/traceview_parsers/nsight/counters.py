@@ -97,7 +97,7 @@ class CounterReader:
 
     def _add(self, group: Any, time: Any, value: Any, tick: Tick) -> None:
         _, verdict, _ = self._times.judge(time, time)
-        lost = np.isin(verdict, DROPPED)
+        lost = verdict >= DROPPED
         self.lost += int(lost.sum())
         keep = (group >= 0) & ~lost
         rows = np.empty(int(keep.sum()), _ROW)

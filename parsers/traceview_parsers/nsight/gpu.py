@@ -146,7 +146,7 @@ class GpuReader:
     def _edge(self, columns: Columns, choose: Callable[[Any], Any]) -> int | None:
         start = columns["start"]
         _, verdict, _ = self._times.judge(start, start)
-        usable = start[~np.isin(verdict, DROPPED)]
+        usable = start[verdict < DROPPED]
         return int(choose(usable)) if len(usable) else None
 
     def _spill(self, columns: Columns, tick: Tick, **given: Any) -> None:
@@ -161,7 +161,7 @@ class GpuReader:
         for field, default in (("bytes", -1), ("name", 0), ("config", -1), ("cls", 0), ("mem", -1)):
             rows[field] = given.get(field, default)
         device = np.clip(_or(columns["deviceId"], 0), -1, 2**31 - 1)  # an ordinal, whatever the file says
-        usable = ~np.isin(verdict, DROPPED)
+        usable = verdict < DROPPED
         for key, index in split(columns["globalPid"]):
             process = self._processes[key]
             process.counts.take(verdict[index], cut[index])

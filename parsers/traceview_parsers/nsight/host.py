@@ -63,8 +63,9 @@ class HostReader:
     def _calls(self, columns: Columns, tick: Tick) -> None:
         name, kind = self._named(columns["nameId"])
         ids, start, thread = columns["correlationId"], columns["start"], columns["globalTid"] & TID
-        end, verdict, _ = self._times.judge(start, columns["end"])
-        ids = np.where(np.isin(verdict, DROPPED), 0, ids)  # no time, no launch
+        judged = self._times.judge(start, columns["end"])
+        end, verdict, _ = judged
+        ids = np.where(verdict >= DROPPED, 0, ids)  # no time, no launch
         sync = HOST_KINDS.index("sync")
         for key, index in split(columns["globalTid"] & ~TID):
             process = self._processes[key]
@@ -73,7 +74,7 @@ class HostReader:
             if process.blocking:
                 known = np.concatenate(process.blocking)
                 kind[index] = np.where(np.isin(ids[index], known), sync, kind[index])
-        self.spill(columns, name, kind)
+        self.spill(columns, name, kind, judged)
         tick(len(start))
 
     def _named(self, ids: Any) -> tuple[Any, Any]:
@@ -89,13 +90,16 @@ class HostReader:
             self._plain, self._kinds = np.array(own, np.int32), np.array(kinds, np.int8)
         return self._plain[code], self._kinds[code]
 
-    def spill(self, columns: Columns, name: Any, kind: Any) -> None:
-        """Host rows of a batch (columns start, end, globalTid), per process; those without an end are set aside."""
+    def spill(self, columns: Columns, name: Any, kind: Any, judged: Any = None) -> None:
+        """Host rows of a batch (columns start, end, globalTid), per process; those without an end are set aside.
+
+        ``judged``: what ``Times.judge`` says of them, if it was asked already.
+        """
         rows = np.empty(len(name), HOST_ROW)
-        end, verdict, cut = self._times.judge(columns["start"], columns["end"])
+        end, verdict, cut = judged or self._times.judge(columns["start"], columns["end"])
         rows["start"], rows["end"], rows["name"], rows["kind"] = columns["start"], end, name, kind
         thread = columns["globalTid"] & TID
-        whole, opened = ~np.isin(verdict, (*DROPPED, OPEN)), verdict == OPEN
+        whole, opened = (verdict < DROPPED) & (verdict != OPEN), verdict == OPEN
         for key, index in split(columns["globalTid"] & ~TID):
             process = self._processes[key]
             process.counts.take(verdict[index], cut[index])

@@ -133,7 +133,7 @@ class NvtxReader:
         """NCCL calls and step marks are kept apart: few, and needed as a whole."""
         start = columns["start"]
         end, verdict, _ = self._times.judge(start, columns["end"])
-        rows = np.flatnonzero(self._special[code] & ~np.isin(verdict, DROPPED))
+        rows = np.flatnonzero(self._special[code] & (verdict < DROPPED))
         if not len(rows):
             return
         nccl = self._nccl[code]

@@ -54,7 +54,7 @@ def quoted(identifier: str) -> str:
 
 
 _AS_SQL = {
-    Kind.INT: f"coalesce({{}}, {NULL})",
+    Kind.INT: "{}",  # NULL is filled in later, which is faster
     Kind.FLOAT: "iif(typeof({0}) = 'text', {0}, coalesce({0}, 0.0) + 0.0)",
     Kind.TEXT: "CAST(coalesce({}, '') AS TEXT)",
     Kind.HEX: "hex(coalesce({}, ''))",
@@ -278,7 +278,9 @@ class _Absent(Exception):
 
 
 def _plain(column: Any, kind: Kind) -> Any:
-    if kind is Kind.INT or kind is Kind.FLOAT:
+    if kind is Kind.INT:
+        return (column.fill_null(NULL) if column.null_count else column).to_numpy(zero_copy_only=False)
+    if kind is Kind.FLOAT:
         return column.to_numpy(zero_copy_only=False)
     column.validate(full=True)
     return column

@@ -18,7 +18,8 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 # Verdicts on a row.
 FINE, OPEN, NEGATIVE, OVER, FAR, LOST, EMPTY = range(7)
-DROPPED = (FAR, LOST, EMPTY)
+DROPPED = FAR
+"""This verdict and those above: rows without a usable time."""
 FACTS = {
     OPEN: "events_without_end",
     NEGATIVE: "negative_durations",
@@ -61,7 +62,7 @@ class Counts:
     @property
     def dropped(self) -> int:
         """Rows without a usable time."""
-        return int(self.verdicts[list(DROPPED)].sum())
+        return int(self.verdicts[DROPPED:].sum())
 
     def facts(self) -> dict[str, str]:
         """The counts that are not 0, by name."""
