@@ -148,6 +148,14 @@ def test_what_names_sizes_and_tables_lack_is_told(tmp_path: Path) -> None:
     assert any("no kernels in the file" in w for w in bare.meta.source.warnings)
 
 
+def test_an_export_without_its_strings_has_no_names(tmp_path: Path) -> None:
+    part = one(tmp_path, {KERNEL: [kernel(1, 2, 10, 1)], "META_DATA_EXPORT": [{"name": "A", "value": "b"}]})
+    assert [r["name"] for r in ops(part)] == ["(no name)"]
+    path = tmp_path / "x.sqlite"
+    assert find_reader(read_head(path), path) is nsight
+    assert any("the table of strings lacks" in w for w in part.meta.source.warnings)
+
+
 def test_nvtx_names_kinds_and_ranges_without_end(tmp_path: Path) -> None:
     rows = [
         {"start": -9, "end": None, "eventType": 75, "text": "mine", "globalTid": TID, "domainId": 1},

@@ -26,7 +26,8 @@ _VERSION_DEPTH = 1 << 20
 def is_export(tables: set[str]) -> bool:
     """Whether these are the tables of an nsys export."""
     kinds = any(t.startswith("CUPTI_ACTIVITY_KIND_") for t in tables)
-    return "StringIds" in tables and (kinds or not tables.isdisjoint(_EVIDENCE))
+    told = not tables.isdisjoint(_EVIDENCE)
+    return (kinds and told) or ("StringIds" in tables and (kinds or told))
 
 
 def is_parquet_folder(path: Path) -> bool:
