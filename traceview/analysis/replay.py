@@ -72,6 +72,7 @@ class Answer:
     """What the replay says; times in ns, means per rank and step. ``refused``: why it says nothing."""
 
     steps: list[int] = field(default_factory=list)
+    """those that were replayed"""
     refused: str = ""
     off: float = 0.0
     """largest relative error of the base replay over the steps"""
@@ -90,6 +91,11 @@ class Answer:
     partial: bool = False
     """some communication is not fully observed: its waits do not move"""
 
+    @property
+    def measured(self) -> list[int]:
+        """The steps that all other numbers are of."""
+        return self.steps[warm_up(len(self.steps)) :]
+
 
 def replay(inputs: Inputs, culprits: list[frozenset[int]], config: Config = DEFAULT) -> Answer:
     """Replay the longest run of used steps that is affordable: as recorded, equalised, and with culprits replaced."""
@@ -99,17 +105,17 @@ def replay(inputs: Inputs, culprits: list[frozenset[int]], config: Config = DEFA
     lanes = [_lane(inputs, chain, i, config) for i in range(len(chain.ranks))]
     found = [x for x in lanes if x is not None]
     if len(found) < len(lanes):
-        return Answer(chain.steps, "some rank has no GPU work in the replayed steps")
+        return Answer(chain.steps, refused="some rank has no GPU work in the replayed steps")
     graph = build(found, inputs.met)
     del lanes, found
     if graph is None:
-        return Answer(chain.steps, "the order of events contradicts itself: a clock or a match is wrong")
+        return Answer(chain.steps, refused="the order of events contradicts itself: a clock or a match is wrong")
     base = play(graph, Scenario())
     off = fidelity(graph, base)
     if off > config.replay_refuse:
-        return Answer(chain.steps, f"the base replay is off by {units.share(off)}", off)
+        return Answer(chain.steps, refused=f"the base replay is off by {units.share(off)}", off=off)
     if not len(graph.row):
-        return Answer(chain.steps, "the steps hold no communication", off)
+        return Answer(chain.steps, refused="the steps hold no communication", off=off)
     if 2 * np.count_nonzero(graph.known) < len(graph.row):
         return Answer(chain.steps, "most communication is not fully observed, or the clocks cannot be compared", off)
     return _answers(graph, base, inputs, culprits, Answer(chain.steps, off=off))
@@ -242,9 +248,15 @@ def _lane(inputs: Inputs, chain: Chain, i: int, config: Config) -> Lane | None:
     return lane(record, blocking_calls(record, sync, runtime, config), rank, true(bounds), config)
 
 
+def warm_up(steps: int) -> int:
+    """Steps at the begin of a chain that are replayed and not measured: they start as late as was recorded."""
+    return min(2, steps // 2)
+
+
 def step_time(played: Played) -> float:
-    """Median over the steps of the median rank's window, the lower of two in both (METHODS b.1)."""
-    walls = np.sort(np.diff(played.bounds, axis=1), axis=0)
+    """Median over the measured steps of the median rank's window, the lower of two in both (METHODS b.1)."""
+    walls = np.diff(played.bounds, axis=1)
+    walls = np.sort(walls[:, warm_up(walls.shape[1]) :], axis=0)
     by_step = np.sort(walls[(walls.shape[0] - 1) // 2])
     return float(by_step[(len(by_step) - 1) // 2])
 
@@ -260,13 +272,14 @@ def fidelity(g: Graph, base: Played) -> float:
 def exposed_wait(g: Graph, played: Played, *, point: bool) -> float:
     """Waiting that no work or transfer of the rank hides, mean ns per rank and step: p2p (``point``) or the rest.
 
-    As in METHODS a.3, straggler wait goes before pipeline wait.
+    Of the measured steps. As in METHODS a.3, straggler wait goes before pipeline wait.
     """
     span = float(np.max(played.bounds) - min(np.min(played.bounds), 0.0)) + 1e9
     lane = g.lane_of_stretch[g.blocks.stretch]
+    first = warm_up(g.bounds.shape[1] - 1)
 
     def spans(start: Floats, end: Floats, which: Ints) -> Spans:
-        low, high = played.bounds[which, 0], played.bounds[which, -1]
+        low, high = played.bounds[which, first], played.bounds[which, -1]
         edges = (np.clip(x, low, high) + which * 2 * span for x in (start, end))
         return union(*(np.rint(x).astype(np.int64) for x in edges))
 
@@ -281,4 +294,4 @@ def exposed_wait(g: Graph, played: Played, *, point: bool) -> float:
         np.concatenate((lane[work], rank)),
     )
     found = subtract(spans(played.begin[waiting], waited[waiting], rank[waiting]), above)
-    return found.measure / float(np.diff(g.bounds).size)
+    return found.measure / float(g.bounds[:, first + 1 :].size)

@@ -115,7 +115,7 @@ def metrics(result: Result, played: Answer, config: Config) -> dict[str, Metric]
 def how_far(result: Result, played: Answer, config: Config) -> str:
     """What was replayed and how well, in words."""
     used = len(result.run.steps.used)
-    text = f"{len(played.steps)} of {used} steps, base replay off by {units.share(played.off)}"
+    text = f"{len(played.measured)} of {used} steps measured, base replay off by {units.share(played.off)}"
     if played.off > config.replay_warn:
         text += ": with care"
     return text + ("; communication with missing members is left as it is" if played.partial else "")
@@ -124,7 +124,7 @@ def how_far(result: Result, played: Answer, config: Config) -> str:
 def _pipeline(result: Result, played: Answer, told: str, config: Config) -> dict[str, Metric]:
     """METHODS e.6: ``pipeline_straggler`` + ``pipeline_bubble`` = send/recv waiting, per rank and step."""
     n = len(result.window_rows)
-    own = [w for w in result.window_rows if w.step in set(played.steps)]
+    own = [w for w in result.window_rows if w.step in set(played.measured)]
     seen = sum(w.sub_ns.get("comm_wait.p2p", 0) for w in own) / max(len(own), 1)
     off = abs(played.waits - seen) / max(played.step, 1.0)
     if off > config.replay_refuse:
