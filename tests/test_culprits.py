@@ -107,6 +107,18 @@ def test_a_culprit_whose_trace_is_missing_is_nobody_and_the_verdict_cannot_tell(
     assert result.straggler_rows == [] and result.verdict.status == "cannot_tell"
 
 
+def test_an_idle_gpu_whose_host_was_not_recorded_has_no_cause(tmp_path: Path) -> None:
+    """Without CPU activity nobody can tell a slow loader from a slow host."""
+    for path in write_kineto(simulate(Job(ranks=8, hosts=2, steps=6, faults=(SlowLoader(90 * MS, (4,)),))), tmp_path):
+        trace = json.loads(path.read_text())
+        host = ("cpu_op", "user_annotation", "python_function")
+        trace["traceEvents"] = [e for e in trace["traceEvents"] if e.get("cat") not in host]
+        path.write_text(json.dumps(trace))
+    (row,) = tv.analyze(tv.open(tmp_path, cache=False, workers=1)).straggler_rows
+    assert (row.rank, row.cause) == (4, "unknown")
+    assert "what its host did was not recorded" in row.explanation
+
+
 def test_a_job_that_does_not_communicate_has_a_verdict(tmp_path: Path) -> None:
     for path in write_kineto(simulate(Job(ranks=2, hosts=1, steps=3)), tmp_path, "D2"):
         trace = json.loads(path.read_text())

@@ -106,6 +106,16 @@ def test_wait_for_one_rank_that_is_not_sure_to_be_slow_says_so() -> None:
     assert "mostly for rank 2, on too little evidence" in value.findings[0].title
 
 
+def test_wait_for_ranks_that_may_wait_for_missing_ones_asks_for_their_traces() -> None:
+    value = result([window(r, k, compute=90, comm_wait__nxn=10) for r in range(4) for k in range(5)])
+    value.blame = [BlameRow(2, "node-0", 90 * MS, 90 * MS, 0, 0, 0, 0)]
+    value.run.missing_ranks = [6]
+    judged(value)
+    (finding,) = [f for f in value.findings if f.id == "imbalance"]
+    assert "rank 6 without a trace" in finding.title and finding.advice.startswith("Add the trace of rank 6")
+    assert (finding.confidence, finding.owner) == ("possible", "capture")
+
+
 def test_outlier_steps_are_found_and_explained() -> None:
     windows = [window(0, k, compute=100, idle_host=100 if k == 4 else 0) for k in range(8)]
     value = result(windows)

@@ -106,7 +106,7 @@ def _name(facts: Facts, late: Arrivals, total: dict[str, int], group: str, confi
     if size[bucket] <= 0:
         return Cause("unknown", total, [], **shared)
     if bucket == "host" and 2 * total.get("idle_unknown", 0) > size[bucket] and not _host_seen(facts, late):
-        return Cause("unknown", total, **shared)
+        return Cause("unknown", total, [], **shared)
     own, other = _both(facts, late, bucket)
     if bucket != "compute":
         return Cause(bucket, total, _different(own, other), **shared)

@@ -77,7 +77,7 @@ def find(
         row.place = place[row.rank]
     notes = _notes(late, listed, found.doubtful)
     if relays:
-        notes.append(f"{_who(relays)} came late after waiting for others: no culprit, whatever the others lost to it")
+        notes.append(f"{_who(relays)} came late by an earlier delay or wait, not by their own work: no culprit")
     steps, known = sorted(used), np.argwhere(~np.isnan(late.ns)).tolist()
     cells = {(r, steps[k]): int(late.ns[r, k]) for r, k in known}
     return Stragglers(rows, _blame_rows(ledger, origin, clocks), _arrivals(c, arrived), notes, cells)
@@ -105,8 +105,8 @@ def _without_relays(rows: list[StragglerRow]) -> tuple[list[StragglerRow], list[
 
 
 def _passes_on(terms: dict[str, int]) -> bool:
-    """Most of the lateness is waiting, or communication that may be waiting."""
-    waited = sum(max(terms.get(leaf, 0), 0) for leaf in ("comm_wait", "comm_unresolved"))
+    """Most of the lateness is waiting, communication that may be waiting, or older than what was compared."""
+    waited = sum(max(terms.get(leaf, 0), 0) for leaf in ("comm_wait", "comm_unresolved", "carry"))
     return waited > 0 and waited >= max(terms.values())
 
 

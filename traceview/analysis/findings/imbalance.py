@@ -40,11 +40,11 @@ def find(result: Result, config: Config) -> list[Finding]:
             saving_ns_per_step=saving,
             basis="mean exposed wait that no listed straggler and no uneven experts explain; balancing could save "
             "all of it at best",
-            confidence="likely",
+            confidence="possible" if result.run.missing_ranks else "likely",
             evidence=[f"rank {b.rank}: {units.share(own_ns(b) / total)} of the blame" for b in rest[:3]],
             advice=advice,
             where=worst(result, "comm_wait.nxn"),
-            owner="model code",
+            owner="capture" if result.run.missing_ranks else "model code",
             section="stragglers",
         )
     ]
@@ -65,7 +65,13 @@ def _beside_experts(result: Result, total: int, config: Config) -> int:
 
 
 def _words(result: Result, rest: list[BlameRow], left: int, config: Config) -> tuple[str, str]:
-    first = rest[0]
+    first, missing = rest[0], result.run.missing_ranks
+    if missing:
+        unseen = f"rank{'s' * (len(missing) > 1)} {units.ranks(missing)}"
+        return (
+            f"for peers, and {unseen} without a trace may be the reason",
+            f"Add the trace{'s' * (len(missing) > 1)} of {unseen}: the late ranks may have waited for them.",
+        )
     if own_ns(first) > config.one_rank_share * left:
         return (
             f"mostly for rank {first.rank}, on too little evidence to call it a straggler",
