@@ -30,10 +30,8 @@ LINES = (0.0, 1.0, 2.0)
 class Blocks:
     """Runs of operations; times in ns."""
 
-    lead: Ints
-    """residual gap before the first operation; the begin itself of a block that waits for nothing"""
     fixed: Ints
-    """all residual gaps"""
+    """residual gaps; of a block that waits for nothing on record its begin is one"""
     work: Ints
     """scaled by a scenario"""
     kind: Codes
@@ -202,7 +200,6 @@ def _blocks(ops: Recorded, cut: _Cut, ready: Ints, stretch: Ints, host: Ints) ->
     held = lines[0] >= 0
     line = np.maximum(np.stack(lines, axis=1), 0)
     return Blocks(
-        lead=fixed[first],
         fixed=np.add.reduceat(fixed, first),
         work=np.add.reduceat(work, first),
         kind=ops.work[first],

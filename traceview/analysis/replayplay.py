@@ -21,6 +21,7 @@ class Scenario:
     host: Floats | None = None
     """host time between communication calls"""
     transfer: float = 1.0
+    """communication is this many times as fast after the last arrival; infinite = free"""
 
 
 @dataclass(frozen=True)
