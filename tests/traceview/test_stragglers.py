@@ -7,7 +7,8 @@ import pytest
 
 from jobs import MS, US, Job, analyse, training
 from scenarios import load, load_extras
-from traceview.analysis.lateness import terms
+from traceview.analysis.cause import _only_later
+from traceview.analysis.lateness import Arrivals, terms
 from traceview.analysis.leaftime import LeafTime
 from traceview.analysis.origin import late_rows, lateness_of
 from traceview.analysis.places import places
@@ -203,6 +204,23 @@ def test_the_schedule_of_a_pipeline_names_nobody():
     assert got.ledger.total > 0
     assert got.culprits == []
     assert sum(b.by_schedule_ns for b in got.found.blame) > 0.8 * got.ledger.total
+
+
+@pytest.mark.parametrize(("transfer", "kept"), [(10, 0), (14, 4), (30, 20)])
+def test_communication_is_the_cause_only_as_far_as_it_took_longer(transfer, kept):
+    """Rank 2 exposes 20 ms more of its earlier communication than rank 0: a slow link, or a delay that moved it?"""
+    job = Job(world=4)
+    for k in range(3):
+        t, late = 100 * MS * k, 20 * MS
+        job.add(k, dict.fromkeys((0, 1), t), t + 10 * MS, group="g0", seq=k)
+        job.add(k, dict.fromkeys((2, 3), t), t + transfer * MS, group="g1", seq=k)
+        job.add(k, {r: t + 40 * MS + late * (r > 1) for r in range(4)}, t + 70 * MS, seq=k)
+    facts = analyse(job).facts
+    row, reference = (int(np.flatnonzero(facts.c.rank == r)[5]) for r in (2, 0))
+    late = Arrivals(*(np.array([x]) for x in (row, reference, 20 * MS, 200 * MS, 200 * MS)))
+    terms_ns = {"comm_transfer": 20 * MS, "carry": 0}
+    _only_later(facts, late, terms_ns)
+    assert terms_ns == {"comm_transfer": kept * MS, "carry": (20 - kept) * MS}
 
 
 def test_the_terms_sum_to_the_lateness():

@@ -82,8 +82,35 @@ def explain(facts: Facts, rows: Ints, medians: Ints, weight: Any, config: Config
     late = _keep(late, known)
     total = {leaf: int(x) for leaf, x in zip(LEAVES, found.leaves[known].sum(axis=0), strict=True)}
     total["carry"] = int(found.carry[known].sum())
+    _only_later(facts, late, total)
     name = c.groups[main].name if main >= 0 else ""
     return _name(facts, late, {k: v for k, v in total.items() if v}, name, config)
+
+
+def _only_later(facts: Facts, late: Arrivals, total: dict[str, int]) -> None:
+    """Move to ``carry`` what communication exposes without taking longer: an earlier delay moved it.
+
+    Such a rank waited beside its computing, and what it shows of the following transfers is no slow link.
+    """
+    longer = _transfers(facts, late.row, late.start) - _transfers(facts, late.reference, late.reference_start)
+    exposed = total.get("comm_transfer", 0)
+    moved = exposed - max(longer, 0)
+    if exposed > 0 and moved > 0:
+        total["comm_transfer"] -= moved
+        total["carry"] += moved
+
+
+def _transfers(facts: Facts, rows: Ints, start: Ints) -> int:
+    """Time that the collectives begun since ``start`` and before each row take, without their waits; ns."""
+    c, out = facts.c, 0
+    for r in np.unique(c.rank[rows]).tolist():
+        mine = c.rank[rows] == r
+        own = slice(*np.searchsorted(c.rank, (r, r + 1)))  # rows are in rank order, then by start
+        length = np.append(0, np.cumsum(c.end[own] - facts.waited.phases.wait_end[own]))
+        begin = c.start[own]
+        low, high = (np.searchsorted(begin, x[mine]) for x in (start, c.start[rows]))
+        out += int((length[high] - length[low]).sum())
+    return out
 
 
 def _keep(late: Arrivals, take: Bools) -> Arrivals:

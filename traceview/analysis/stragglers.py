@@ -77,7 +77,7 @@ def find(
         row.place = place[row.rank]
     notes = _notes(late, listed, found.doubtful)
     if relays:
-        notes.append(f"{_who(relays)} came late by an earlier delay or wait, not by their own work: no culprit")
+        notes.append(f"{_who(relays)} came late after an earlier delay or wait, not by own work: no culprit")
     steps, known = sorted(used), np.argwhere(~np.isnan(late.ns)).tolist()
     cells = {(r, steps[k]): int(late.ns[r, k]) for r, k in known}
     return Stragglers(rows, _blame_rows(ledger, origin, clocks), _arrivals(c, arrived), notes, cells)
