@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -54,7 +56,7 @@ def test_worked_examples(shared_dir):
             first = [s.ranks.index(rank), *(i for i in range(len(s.ranks)) if s.ranks[i] != rank)]
             w = facts.windows
             ordered = Windows(*(getattr(w, k)[first] for k in ("rank", "device", "step", "start", "end", "used")))
-            facts = Facts(**{**facts.__dict__, "windows": ordered})
+            facts = replace(facts, windows=ordered)
             (row,) = critical_path(facts, TimeBase.identity(len(s.ranks)), [0])
             assert row.leaves_ns == {k: round(v * US) for k, v in want["path"].items()}, s.id
             assert row.wall_ns == end * US
@@ -82,7 +84,7 @@ def test_the_slow_rank_is_the_path(offset):
 def test_a_rank_without_a_record_ends_the_path():
     got = analyse(training(2, 1, 3, slow={1: 0.3}, seq=lambda n, k: n))
     source = got.facts.segments
-    facts = Facts(**{**got.facts.__dict__, "segments": lambda r: None if r == 1 else source(r)})
+    facts = replace(got.facts, segments=lambda r: None if r == 1 else source(r))
     (row,) = critical_path(facts, got.clock.base, [0])
     assert sum(row.leaves_ns.values()) == row.wall_ns
     assert row.leaves_ns["idle_unknown"] > 0

@@ -6,6 +6,7 @@ A group is a name *and* a member set: PyTorch's ``split_group`` gives one name t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,20 @@ class Columns:
 
     def __len__(self) -> int:
         return len(self.rank)
+
+    @cached_property
+    def head(self) -> Ints:
+        """Per rank, from 0: its first row; one more element at the end (rows are in rank order)."""
+        return np.searchsorted(self.rank, np.arange(int(self.rank.max(initial=-1)) + 2))
+
+    @cached_property
+    def groups_of(self) -> dict[int, set[int]]:
+        """By rank: the groups that it is in."""
+        out: dict[int, set[int]] = {}
+        for number, group in enumerate(self.groups):
+            for rank in group.members:
+                out.setdefault(rank, set()).add(number)
+        return out
 
     def launch(self) -> Ints:
         """Begin of the launch, ns."""

@@ -9,7 +9,7 @@ import numpy as np
 from traceview.analysis.groups import NONE, POINT, Columns
 from traceview.analysis.instances import Instances, ranges
 from traceview.analysis.leaftime import LeafTime, SegmentSource
-from traceview.analysis.types import Bools, Ints, Matches, Windows
+from traceview.analysis.types import Bools, Ints, Matches, Rows, Windows
 from traceview.schema import LEAVES
 
 WAIT = LEAVES.index("comm_wait")
@@ -79,8 +79,36 @@ def row_of(c: Columns, found: Instances, instance: Ints, rank: Ints) -> Ints:
     return np.where((instance >= 0) & (low < end) & (c.rank[at] == rank), at, NONE)
 
 
+@dataclass(frozen=True)
+class Starts:
+    """Begins of the device-step windows, ordered by (rank, step)."""
+
+    rank: Ints
+    key: Ints
+    start: Ints
+    low: int
+    span: int
+
+    @classmethod
+    def of(cls, windows: Windows) -> Starts:
+        order = np.lexsort((windows.step, windows.rank))
+        rank, step = windows.rank[order], windows.step[order]
+        low = int(step.min(initial=0))
+        span = int(step.max(initial=0)) - low + 2
+        return cls(rank, rank * span + step - low, windows.start[order], low, span)
+
+    def before(self, c: Columns, rows: Ints, step: Ints) -> Ints:
+        """Begin of the window of each row's rank and step, or of an earlier one; of the row where there is none."""
+        if not len(self.rank):
+            return c.start[rows]
+        want = c.rank[rows] * self.span + np.clip(step - self.low, -1, self.span - 2)
+        at = np.clip(np.searchsorted(self.key, want, side="right") - 1, 0, len(self.key) - 1)
+        ok = (self.rank[at] == c.rank[rows]) & (self.start[at] <= c.start[rows])
+        return np.where(ok, self.start[at], c.start[rows])
+
+
 def arrivals(
-    c: Columns, m: Matches, found: Instances, pair: tuple[Ints, Ints], base: tuple[Windows, Ints, SegmentSource]
+    c: Columns, m: Matches, found: Instances, pair: tuple[Ints, Ints], base: tuple[Starts, Ints, SegmentSource]
 ) -> Arrivals:
     """Windows P of late rows against their reference rows (``pair``); ``base``: windows, step per row, segments.
 
@@ -89,76 +117,68 @@ def arrivals(
     does a message: its two ends are at different places of a pipeline's schedule.
     """
     rows, reference = pair
-    windows, step_of_row, source = base
-    sync = blocking(c, np.unique(c.rank[np.concatenate(pair)]), source) & ~(c.p2p | POINT[c.kind])
+    starts, step_of_row, source = base
+    sync = _meetings(c, m, np.unique(c.rank[np.concatenate(pair)]), source)
     late = found.ahead[reference] - found.ahead[rows]
-    start, other = _step_starts(c, rows, windows, step_of_row), _step_starts(c, reference, windows, step_of_row)
+    start, other = (starts.before(c, x, step_of_row[x]) for x in pair)
     best = np.full(len(rows), np.iinfo(np.int64).min)
     for group in _shared_groups(c, rows, reference):
-        own = _previous(c, sync & (m.instance >= 0), rows, group)
+        own = _previous(c, sync, rows, group)
         twin = row_of(c, found, np.where(own >= 0, m.instance[own], NONE), c.rank[reference])
-        fit = (own >= 0) & (twin >= 0) & sync[twin] & (c.end[twin] <= c.start[reference]) & (c.end[own] > best)
+        fit = (own >= 0) & _among(sync, twin) & (c.end[twin] <= c.start[reference]) & (c.end[own] > best)
         best = np.where(fit, c.end[own], best)
         start, other = np.where(fit, c.end[own], start), np.where(fit, c.end[twin], other)
     return Arrivals(rows, reference, late, np.minimum(start, c.start[rows]), np.minimum(other, c.start[reference]))
-
-
-def _step_starts(c: Columns, rows: Ints, windows: Windows, step_of_row: Ints) -> Ints:
-    """Begin of the device-step window of each row's rank and step; of its first window where there is none."""
-    if not len(windows.rank):
-        return c.start[rows]
-    order = np.lexsort((windows.step, windows.rank))
-    rank, step = windows.rank[order], windows.step[order]
-    low = step.min()
-    span = int(step.max() - low) + 2
-    want = c.rank[rows] * span + np.clip(step_of_row[rows] - low, -1, span - 2)
-    at = np.clip(np.searchsorted(rank * span + step - low, want, side="right") - 1, 0, len(order) - 1)
-    found = windows.start[order][at]
-    ok = (rank[at] == c.rank[rows]) & (found <= c.start[rows])
-    return np.where(ok, found, c.start[rows])
 
 
 def _shared_groups(c: Columns, rows: Ints, reference: Ints) -> list[Ints]:
     """Groups that both ranks of each pair are in: the k-th of every pair is in the k-th array (-2 = no more)."""
     ranks = int(c.rank.max(initial=0)) + 1
     pairs, inverse = np.unique(c.rank[rows] * ranks + c.rank[reference], return_inverse=True)
-    of_rank: dict[int, set[int]] = {}
-    wanted = set(np.unique(np.concatenate((pairs // ranks, pairs % ranks))).tolist())
-    for g, group in enumerate(c.groups):
-        for r in wanted.intersection(group.members):
-            of_rank.setdefault(r, set()).add(g)
+    none: set[int] = set()
     common = [
-        sorted(of_rank.get(p // ranks, set()) & of_rank.get(p % ranks, set())) or [NONE] for p in pairs.tolist()
+        sorted(c.groups_of.get(p // ranks, none) & c.groups_of.get(p % ranks, none)) or [NONE] for p in pairs.tolist()
     ]
     depth = max((len(x) for x in common), default=0)
     table = np.array([x + [-2] * (depth - len(x)) for x in common], np.int64).reshape(len(common), depth)
     return [table[inverse, k] for k in range(depth)]
 
 
-def blocking(c: Columns, ranks: Ints, source: SegmentSource) -> Bools:
-    """Rows of ``ranks`` beside which their rank computes nothing (all, where it has no segments)."""
-    out = np.zeros(len(c), np.bool_)
+def _meetings(c: Columns, m: Matches, ranks: Ints, source: SegmentSource) -> Rows:
+    """Matched collectives of ``ranks`` (ascending) beside which their rank computes nothing: rows, ascending."""
+    out = [np.zeros(0, np.int32)]
     for r in ranks.tolist():
-        mine = np.arange(*np.searchsorted(c.rank, (r, r + 1)))  # rows are in rank order
+        a, b = c.head[r : r + 2]
+        meets = (m.instance[a:b] >= 0) & ~(c.p2p[a:b] | POINT[c.kind[a:b]])
         segments = source(r)
-        if segments is None:
-            out[mine] = True
-        else:
-            beside = LeafTime.of(segments).between(c.start[mine], c.end[mine])
-            out[mine] = beside[:, COMPUTE].sum(axis=1) == 0
+        if segments is not None:
+            beside = LeafTime.of(segments).between(c.start[a:b], c.end[a:b])
+            meets &= beside[:, COMPUTE].sum(axis=1) == 0
+        out.append((a + np.flatnonzero(meets)).astype(np.int32))
+    return np.concatenate(out)
+
+
+def _among(sorted_rows: Rows, rows: Ints) -> Bools:
+    """Which of ``rows`` are there."""
+    if not len(sorted_rows):
+        return np.zeros(len(rows), np.bool_)
+    at = np.minimum(np.searchsorted(sorted_rows, rows), len(sorted_rows) - 1)
+    out: Bools = sorted_rows[at] == rows
     return out
 
 
-def _previous(c: Columns, usable: Bools, rows: Ints, group: Ints) -> Ints:
-    """Last usable row of the same rank in ``group`` that ended before the begin of each row, -1 = none."""
+def _previous(c: Columns, usable: Rows, rows: Ints, group: Ints) -> Ints:
+    """Last ``usable`` row of the same rank in ``group`` that ended before the begin of each row, -1 = none."""
     out = np.full(len(rows), NONE)
-    head = np.searchsorted(c.rank, np.arange(int(c.rank.max(initial=-1)) + 2))  # rows are in rank order
+    if not len(rows):
+        return out
     rank = c.rank[rows]
-    for low, high in ranges(head):
-        mine = np.flatnonzero((rank >= low) & (rank < high))
+    first = int(rank.min())
+    for low, high in ranges(c.head[first : int(rank.max()) + 2]):
+        mine = np.flatnonzero((rank >= first + low) & (rank < first + high))
         if len(mine):
-            pool = head[low] + np.flatnonzero(usable[head[low] : head[high]])
-            out[mine] = _previous_of(c, pool, rows[mine], group[mine])
+            a, b = np.searchsorted(usable, c.head[[first + low, first + high]])
+            out[mine] = _previous_of(c, usable[a:b].astype(np.int64), rows[mine], group[mine])
     return out
 
 
@@ -168,7 +188,7 @@ def _previous_of(c: Columns, pool: Ints, rows: Ints, group: Ints) -> Ints:
         return np.full(len(rows), NONE)
     low, high = c.rank[pool[0]], c.rank[pool[-1]]
     # hosts may count from different epochs: times since the first row of the rank
-    zero = c.start[np.searchsorted(c.rank, np.arange(low, high + 1))]
+    zero = c.start[np.minimum(c.head[low : high + 1], len(c) - 1)]
     ranks = int(high - low) + 1
     inside = np.clip(c.rank[rows] - low, 0, ranks - 1)
     within = c.rank[rows] - low == inside

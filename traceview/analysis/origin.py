@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from traceview.analysis.blame import Ledger, Stretches, charges
 from traceview.analysis.groups import Columns
-from traceview.analysis.lateness import WAIT, Arrivals, arrivals, fixed_reference, terms
+from traceview.analysis.lateness import WAIT, Arrivals, Starts, arrivals, fixed_reference, terms
 from traceview.analysis.leaftime import SegmentSource
 from traceview.analysis.p2p import components
 from traceview.analysis.shares import whole
@@ -47,6 +48,11 @@ class Facts:
     gpu_ops: TableSource = no_table
     host_ranges: TableSource = no_table
     tokens: Tokens | None = None
+
+    @cached_property
+    def starts(self) -> Starts:
+        """Begins of the windows."""
+        return Starts.of(self.windows)
 
 
 @dataclass(frozen=True)
@@ -181,7 +187,7 @@ def lateness_of(facts: Facts, rows: Ints, medians: Ints) -> Arrivals:
     reference = fixed_reference(facts.c, rows, medians, found, facts.matches)
     fit = found.ahead[reference] > found.ahead[rows]
     pair = (rows[fit], reference[fit])
-    return arrivals(facts.c, facts.matches, found, pair, (facts.windows, facts.step_of_row, facts.segments))
+    return arrivals(facts.c, facts.matches, found, pair, (facts.starts, facts.step_of_row, facts.segments))
 
 
 @dataclass(frozen=True)

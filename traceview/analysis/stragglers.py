@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import comb
 
 import numpy as np
@@ -48,16 +49,20 @@ class Clocks:
 
     def bound(self, rank: int) -> int | None:
         """Provable error of this rank against those that it shares collectives with, ns; None = none is known."""
-        if len(set(self.hosts.values())) < 2:
-            return 0
-        rows = {h.host: h for h in (self.rows.hosts if self.rows else [])}
-        own = rows.get(self.hosts[rank])
-        near = [h for h in rows.values() if own is not None and h is not own and h.component == own.component]
-        bounds = [
-            None if h is None or h.bound_ns is None else h.bound_ns - (h.join_bound_ns or 0) for h in (own, *near)
-        ]
-        known = [b for b in bounds if b is not None]
-        return known[0] + max(known[1:], default=0) if len(known) == len(bounds) else None
+        return self._bounds.get(self.hosts[rank]) if len(set(self.hosts.values())) > 1 else 0
+
+    @cached_property
+    def _bounds(self) -> dict[str, int | None]:
+        """By host: its own error and the largest of the others that it shares collectives with."""
+        out: dict[str, int | None] = {}
+        rows = self.rows.hosts if self.rows else []
+        for part in {h.component for h in rows}:
+            near = [(h.host, h.bound_ns, h.join_bound_ns or 0) for h in rows if h.component == part]
+            if all(bound is not None for _, bound, _ in near):
+                errors = sorted(((bound or 0) - joined, host) for host, bound, joined in near)
+                worst, next_worst = errors[-1], errors[-2][0] if len(errors) > 1 else 0
+                out |= {host: ns + (next_worst if host == worst[1] else worst[0]) for ns, host in errors}
+        return out
 
 
 def find(
