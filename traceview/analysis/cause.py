@@ -14,7 +14,7 @@ from traceview.analysis.intervals import subtract, union
 from traceview.analysis.lateness import Arrivals, terms
 from traceview.analysis.ops import names as names_of
 from traceview.analysis.origin import Facts, lateness_of
-from traceview.analysis.types import Bools, Ints
+from traceview.analysis.types import Floats, Ints
 from traceview.analysis.uneven import Uneven, sections, uneven
 from traceview.config import DEFAULT, Config
 from traceview.schema import GPU_CLASSES, HOST_KINDS, LEAVES, codes
@@ -66,25 +66,71 @@ class Cause:
 UNKNOWN = Cause("unknown", {}, [], None, 0, 0)
 
 
-def explain(facts: Facts, rows: Ints, medians: Ints, weight: Any, config: Config = DEFAULT) -> Cause:
-    """Cause of late arrivals ``rows`` of one rank (median members ``medians``) in the group with most ``weight``."""
-    if not len(rows):
-        return UNKNOWN
+@dataclass(frozen=True)
+class Owing:
+    """Rows with which one rank made others wait, the row of the median member of each, and what it owes, ns."""
+
+    row: Ints
+    median: Ints
+    ns: Floats
+
+
+@dataclass(frozen=True)
+class Late:
+    """Late arrivals of one rank in the group in which it owes most, and the sum of their terms."""
+
+    arrivals: Arrivals
+    terms_ns: dict[str, int]
+    group: str
+
+    @property
+    def passes_on(self) -> bool:
+        """See ``passes_on``."""
+        return passes_on(self.terms_ns)
+
+
+def passes_on(terms_ns: dict[str, int]) -> bool:
+    """Most of the lateness is waiting, communication that may be waiting, or older than what was compared."""
+    waited = sum(max(terms_ns.get(leaf, 0), 0) for leaf in ("comm_wait", "comm_unresolved", "carry"))
+    return waited > 0 and waited >= max(terms_ns.values())
+
+
+def late_arrivals(facts: Facts, owing: dict[int, Owing]) -> dict[int, Late]:
+    """By rank, where both it and its reference have a record: for all at once, as suspects may be thousands."""
     c = facts.c
-    by_group = np.bincount(c.group[rows] + 1, weight)
-    main = int(np.argmax(by_group)) - 1
-    take = c.group[rows] == main
-    late = lateness_of(facts, rows[take], medians[take])
+    parts = {r: _main_group(c, o) for r, o in owing.items() if len(o.row)}
+    if not parts:
+        return {}
+    rows, medians = (np.concatenate([getattr(o, name) for o in parts.values()]) for name in ("row", "median"))
+    late = lateness_of(facts, rows, medians)
     found = terms(c, late, facts.segments)
-    known = found.known
-    if not known.any():
+    order = np.flatnonzero(found.known)
+    order = order[np.argsort(c.rank[late.row[order]], kind="stable")]
+    cuts = np.flatnonzero(np.diff(c.rank[late.row[order]], prepend=-1))
+    out = {}
+    for own in np.split(order, cuts[1:]) if len(order) else []:
+        total = {leaf: int(x) for leaf, x in zip(LEAVES, found.leaves[own].sum(axis=0), strict=True)}
+        total["carry"] = int(found.carry[own].sum())
+        row = late.row[own[0]]
+        name = c.groups[c.group[row]].name if c.group[row] >= 0 else ""
+        out[int(c.rank[row])] = Late(_take(late, own), {k: v for k, v in total.items() if v}, name)
+    return out
+
+
+def _main_group(c: Columns, owing: Owing) -> Owing:
+    """Those in the group in which the rank owes most."""
+    main = np.argmax(np.bincount(c.group[owing.row] + 1, owing.ns)) - 1
+    take = c.group[owing.row] == main
+    return Owing(owing.row[take], owing.median[take], owing.ns[take])
+
+
+def explain(facts: Facts, late: Late | None, config: Config = DEFAULT) -> Cause:
+    """Cause of the late arrivals of one rank; None = nothing is known of them."""
+    if late is None:
         return UNKNOWN
-    late = _keep(late, known)
-    total = {leaf: int(x) for leaf, x in zip(LEAVES, found.leaves[known].sum(axis=0), strict=True)}
-    total["carry"] = int(found.carry[known].sum())
-    _only_later(facts, late, total)
-    name = c.groups[main].name if main >= 0 else ""
-    return _name(facts, late, {k: v for k, v in total.items() if v}, name, config)
+    total = dict(late.terms_ns)
+    _only_later(facts, late.arrivals, total)
+    return _name(facts, late.arrivals, {k: v for k, v in total.items() if v}, late.group, config)
 
 
 def _only_later(facts: Facts, late: Arrivals, total: dict[str, int]) -> None:
@@ -97,7 +143,7 @@ def _only_later(facts: Facts, late: Arrivals, total: dict[str, int]) -> None:
     moved = exposed - max(longer, 0)
     if exposed > 0 and moved > 0:
         total["comm_transfer"] -= moved
-        total["carry"] += moved
+        total["carry"] = total.get("carry", 0) + moved
 
 
 def _transfers(facts: Facts, rows: Ints, start: Ints) -> int:
@@ -105,7 +151,7 @@ def _transfers(facts: Facts, rows: Ints, start: Ints) -> int:
     c, out = facts.c, 0
     for r in np.unique(c.rank[rows]).tolist():
         mine = c.rank[rows] == r
-        own = slice(*np.searchsorted(c.rank, (r, r + 1)))  # rows are in rank order, then by start
+        own = slice(*c.head[r : r + 2])  # by start
         length = np.append(0, np.cumsum(c.end[own] - facts.waited.phases.wait_end[own]))
         begin = c.start[own]
         low, high = (np.searchsorted(begin, x[mine]) for x in (start, c.start[rows]))
@@ -113,7 +159,7 @@ def _transfers(facts: Facts, rows: Ints, start: Ints) -> int:
     return out
 
 
-def _keep(late: Arrivals, take: Bools) -> Arrivals:
+def _take(late: Arrivals, take: Ints) -> Arrivals:
     return Arrivals(*(x[take] for x in (late.row, late.reference, late.late, late.start, late.reference_start)))
 
 

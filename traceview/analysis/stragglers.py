@@ -10,7 +10,7 @@ import numpy as np
 
 from traceview import units
 from traceview.analysis.blame import Ledger
-from traceview.analysis.cause import Cause, explain, sentence
+from traceview.analysis.cause import Cause, Late, Owing, explain, late_arrivals, passes_on, sentence
 from traceview.analysis.groups import KIND, Columns
 from traceview.analysis.lateshare import Lateness, lateness
 from traceview.analysis.match import K4
@@ -19,7 +19,7 @@ from traceview.analysis.places import places
 from traceview.analysis.suspects import suspects
 from traceview.analysis.tally import Tally, tally
 from traceview.analysis.timebase import TimeBase
-from traceview.analysis.types import Floats, Ints
+from traceview.analysis.types import Ints
 from traceview.config import DEFAULT, Config
 from traceview.result import ArrivalRow, BlameRow, Clock, Quality, StragglerRow
 from traceview.schema import COLL_KINDS
@@ -76,7 +76,8 @@ def find(
     late, listed = found.late, found.listed
     order = listed[np.lexsort((listed, -blamed.by_rank[listed]))]
     view = _View(facts, ledger, late, clocks, len(used), config)
-    rows, relays = _without_relays([_row(view, r, int(blamed.by_rank[r])) for r in order.tolist()])
+    rows = _culprits(view, order.tolist(), blamed)
+    relays = sorted(set(order.tolist()) - {row.rank for row in rows})
     place = places({row.rank for row in rows}, clocks.hosts, c, config)
     for row in rows:
         row.place = place[row.rank]
@@ -100,35 +101,32 @@ class _View:
     config: Config
 
 
-def _without_relays(rows: list[StragglerRow]) -> tuple[list[StragglerRow], list[int]]:
-    """Culprits, and the ranks that only pass on what they waited for: no names, also where nobody else is found.
-
-    Whom they waited for may be a missing rank, or the schedule of a pipeline.
-    """
-    own = [r for r in rows if not _passes_on(r.cause_terms_ns)]
-    return own, [r.rank for r in rows if r not in own]
-
-
-def _passes_on(terms: dict[str, int]) -> bool:
-    """Most of the lateness is waiting, communication that may be waiting, or older than what was compared."""
-    waited = sum(max(terms.get(leaf, 0), 0) for leaf in ("comm_wait", "comm_unresolved", "carry"))
-    return waited > 0 and waited >= max(terms.values())
-
-
-def _assumed(facts: Facts, rows: Ints, owed: Ints | Floats) -> bool:
+def _assumed(facts: Facts, owing: Owing) -> bool:
     """Most of what is owed rests on collectives whose group no file tells (K4, METHODS c: low confidence)."""
-    level = facts.matches.level[facts.matches.instance[rows]]
-    return bool(2 * owed[level == K4].sum() > owed.sum())
+    level = facts.matches.level[facts.matches.instance[owing.row]]
+    return bool(2 * owing.ns[level == K4].sum() > owing.ns.sum())
 
 
-def _row(view: _View, rank: int, blamed: int) -> StragglerRow:
+def _culprits(view: _View, suspected: list[int], blamed: Origin) -> list[StragglerRow]:
+    """Rows of the suspects, without those that only pass on what they waited for.
+
+    These are never named, also where nobody else is found: whom they waited for may be a missing rank, or the
+    schedule of a pipeline.
+    """
+    owing = {r: _owing(view.facts, view.ledger, r) for r in suspected}
+    late = late_arrivals(view.facts, owing)
+    some = [r for r in suspected if r not in late or not late[r].passes_on]
+    rows = [_row(view, r, int(blamed.by_rank[r]), owing[r], late.get(r)) for r in some]
+    return [row for row in rows if not passes_on(row.cause_terms_ns)]
+
+
+def _row(view: _View, rank: int, blamed: int, owing: Owing, arrivals: Late | None) -> StragglerRow:
     facts, ledger, late, clocks, config = view.facts, view.ledger, view.late, view.clocks, view.config
     steps, lower = view.steps, ledger.at_least[rank] > 0
-    rows, medians, owed = _owing(facts, ledger, rank)
-    cause = explain(facts, rows, medians, owed, config)
+    cause = explain(facts, arrivals, config)
     typical = int(late.clear_ns[rank] / late.clear[rank])
     bound = clocks.bound(rank)
-    clear = bound is not None and typical > bound and not _assumed(facts, rows, owed)
+    clear = bound is not None and typical > bound and not _assumed(facts, owing)
     sure: Quality = "lower_bound" if lower else "proved" if clear else "estimated"
     steps_late = int(late.late[rank].sum())
     return StragglerRow(
@@ -156,15 +154,14 @@ def _row(view: _View, rank: int, blamed: int) -> StragglerRow:
     )
 
 
-def _owing(facts: Facts, ledger: Ledger, rank: int) -> tuple[Ints, Ints, Floats]:
-    """(rows with which the rank made others wait, row of the median member of each, ns that it owes)."""
+def _owing(facts: Facts, ledger: Ledger, rank: int) -> Owing:
     instance = facts.matches.instance
-    rows = np.arange(*np.searchsorted(facts.c.rank, (rank, rank + 1)))  # in rank order
+    rows = np.arange(*facts.c.head[rank : rank + 2])
     owed = ledger.row_ns[rows] + ledger.row_at_least[rows]
     rows, owed = rows[owed > 0], owed[owed > 0]
     medians = facts.waited.instances.median[instance[rows]]
     own = rows != medians
-    return rows[own], medians[own], owed[own]
+    return Owing(rows[own], medians[own], owed[own])
 
 
 def kind_of(late_steps: int, steps: int, config: Config = DEFAULT) -> str:
