@@ -223,6 +223,24 @@ def test_communication_is_the_cause_only_as_far_as_it_took_longer(transfer, kept
     assert terms_ns == {"comm_transfer": kept * MS, "carry": (20 - kept) * MS}
 
 
+def test_where_stages_meet_the_groups_inside_a_stage_say_why():
+    """Ranks 0 and 1 are one stage, 2 and 3 the other, two pipelines; rank 1 is slow, and its stage is last anyway."""
+    job = Job(world=4)
+    for k in range(6):
+        t = 200 * MS * k
+        for r in (0, 1):  # the last stage sends its gradients at 50 ms; the first has received since the begin
+            pair = {"src": r + 2, "dst": r, "p2p": True, "group": f"pp{r}", "members": (r, r + 2)}
+            job.add(k, {r + 2: t + 50 * MS}, t + 51 * MS, kind="send", **pair)
+            job.add(k, {r: t + 1 * MS}, t + 51 * MS, kind="recv", **pair)
+        job.add(k, {0: t + 60 * MS, 1: t + 80 * MS}, t + 81 * MS, group="tp0", seq=k)
+        job.add(k, {2: t + 60 * MS, 3: t + 60 * MS}, t + 61 * MS, group="tp1", seq=k)
+        job.add(
+            k, {0: t + 90 * MS, 1: t + 91 * MS, 2: t + 70 * MS, 3: t + 70 * MS}, t + 92 * MS, group="world", seq=k
+        )
+    (row,) = analyse(job).found.rows
+    assert (row.rank, row.cause) == (1, "compute_slower")
+
+
 def test_the_terms_sum_to_the_lateness():
     got = analyse(training(6, 4, 5, slow={2: 0.2, 4: 0.1}, jitter=0.1, seq=numbered))
     facts = got.facts

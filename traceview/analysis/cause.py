@@ -13,8 +13,8 @@ from traceview.analysis.groups import Columns
 from traceview.analysis.intervals import subtract, union
 from traceview.analysis.lateness import Arrivals, terms
 from traceview.analysis.ops import names as names_of
-from traceview.analysis.origin import Facts, lateness_of
-from traceview.analysis.types import Floats, Ints
+from traceview.analysis.origin import Facts, lateness_of, meeting_of_stages
+from traceview.analysis.types import Bools, Floats, Ints
 from traceview.analysis.uneven import Uneven, sections, uneven
 from traceview.config import DEFAULT, Config
 from traceview.schema import GPU_CLASSES, HOST_KINDS, LEAVES, codes
@@ -95,10 +95,11 @@ def passes_on(terms_ns: dict[str, int]) -> bool:
     return waited > 0 and waited >= max(terms_ns.values())
 
 
-def late_arrivals(facts: Facts, owing: dict[int, Owing]) -> dict[int, Late]:
+def late_arrivals(facts: Facts, owing: dict[int, Owing], config: Config = DEFAULT) -> dict[int, Late]:
     """By rank, where both it and its reference have a record: for all at once, as suspects may be thousands."""
     c = facts.c
-    parts = {r: _main_group(c, o) for r, o in owing.items() if len(o.row)}
+    unequal = meeting_of_stages(facts) if owing else np.zeros(0, np.bool_)
+    parts = {r: _main_group(c, o, unequal, config) for r, o in owing.items() if len(o.row)}
     if not parts:
         return {}
     rows, medians = (np.concatenate([getattr(o, name) for o in parts.values()]) for name in ("row", "median"))
@@ -117,9 +118,13 @@ def late_arrivals(facts: Facts, owing: dict[int, Owing]) -> dict[int, Late]:
     return out
 
 
-def _main_group(c: Columns, owing: Owing) -> Owing:
-    """Those in the group in which the rank owes most."""
-    main = np.argmax(np.bincount(c.group[owing.row] + 1, owing.ns)) - 1
+def _main_group(c: Columns, owing: Owing, unequal: Bools, config: Config) -> Owing:
+    """Those in the group in which the rank owes most; where stages meet they show their schedule, not the rank."""
+    by_group = np.bincount(c.group[owing.row] + 1, owing.ns)
+    equal = by_group * ~np.roll(unequal, 1)[: len(by_group)]  # the first is of rows without a group
+    if equal.sum() >= config.min_own_share * by_group.sum():
+        by_group = equal
+    main = np.argmax(by_group) - 1
     take = c.group[owing.row] == main
     return Owing(owing.row[take], owing.median[take], owing.ns[take])
 
@@ -128,9 +133,7 @@ def explain(facts: Facts, late: Late | None, config: Config = DEFAULT) -> Cause:
     """Cause of the late arrivals of one rank; None = nothing is known of them."""
     if late is None:
         return UNKNOWN
-    total = dict(late.terms_ns)
-    _only_later(facts, late.arrivals, total)
-    return _name(facts, late.arrivals, {k: v for k, v in total.items() if v}, late.group, config)
+    return _name(facts, late.arrivals, {k: v for k, v in late.terms_ns.items() if v}, late.group, config)
 
 
 def _only_later(facts: Facts, late: Arrivals, total: dict[str, int]) -> None:

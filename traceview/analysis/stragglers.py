@@ -114,7 +114,7 @@ def _culprits(view: _View, suspected: list[int], blamed: Origin) -> list[Straggl
     schedule of a pipeline.
     """
     owing = {r: _owing(view.facts, view.ledger, r) for r in suspected}
-    late = late_arrivals(view.facts, owing)
+    late = late_arrivals(view.facts, owing, view.config)
     some = [r for r in suspected if r not in late or not late[r].passes_on]
     rows = [_row(view, r, int(blamed.by_rank[r]), owing[r], late.get(r)) for r in some]
     return [row for row in rows if not passes_on(row.cause_terms_ns)]
