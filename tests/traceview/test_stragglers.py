@@ -7,7 +7,7 @@ import pytest
 
 from jobs import MS, US, Job, analyse, training
 from scenarios import load, load_extras
-from traceview.analysis.cause import _only_later
+from traceview.analysis.cause import Late, explain
 from traceview.analysis.lateness import Arrivals, terms
 from traceview.analysis.leaftime import LeafTime
 from traceview.analysis.origin import late_rows, lateness_of
@@ -218,9 +218,10 @@ def test_communication_is_the_cause_only_as_far_as_it_took_longer(transfer, kept
     facts = analyse(job).facts
     row, reference = (int(np.flatnonzero(facts.c.rank == r)[5]) for r in (2, 0))
     late = Arrivals(*(np.array([x]) for x in (row, reference, 20 * MS, 200 * MS, 200 * MS)))
-    terms_ns = {"comm_transfer": 20 * MS, "carry": 0}
-    _only_later(facts, late, terms_ns)
-    assert terms_ns == {"comm_transfer": kept * MS, "carry": (20 - kept) * MS}
+    got = explain(facts, Late(late, {"comm_transfer": 20 * MS}, "world"))
+    want = {"comm_transfer": kept * MS, "carry": (20 - kept) * MS}
+    assert got.terms_ns == {k: v for k, v in want.items() if v}
+    assert got.cause == ("communication" if kept == 20 else "unknown")
 
 
 def test_where_stages_meet_the_groups_inside_a_stage_say_why():

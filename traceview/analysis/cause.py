@@ -133,7 +133,9 @@ def explain(facts: Facts, late: Late | None, config: Config = DEFAULT) -> Cause:
     """Cause of the late arrivals of one rank; None = nothing is known of them."""
     if late is None:
         return UNKNOWN
-    return _name(facts, late.arrivals, {k: v for k, v in late.terms_ns.items() if v}, late.group, config)
+    total = dict(late.terms_ns)
+    _only_later(facts, late.arrivals, total)
+    return _name(facts, late.arrivals, {k: v for k, v in total.items() if v}, late.group, config)
 
 
 def _only_later(facts: Facts, late: Arrivals, total: dict[str, int]) -> None:
