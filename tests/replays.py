@@ -9,8 +9,8 @@ import numpy as np
 from scenarios import Scenario, ns
 from traceview.analysis.groups import columns
 from traceview.analysis.match import match
-from traceview.analysis.replay import Inputs
-from traceview.analysis.replaymeet import Met
+from traceview.analysis.replay.chain import Inputs
+from traceview.analysis.replay.meet import Met
 from traceview.analysis.timebase import TimeBase
 from traceview.analysis.types import Windows
 from traceview.analysis.waits import waits

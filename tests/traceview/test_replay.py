@@ -10,9 +10,11 @@ import pytest
 from jobs import Job
 from replays import inputs_of, of_ops, of_table
 from scenarios import load, load_extras
-from traceview.analysis import replay, replayequal
-from traceview.analysis.replaygraph import build
-from traceview.analysis.replayplay import Scenario, play
+from traceview.analysis.replay import answer as replay
+from traceview.analysis.replay import chain, equal
+from traceview.analysis.replay.chain import lane_of
+from traceview.analysis.replay.graph import build
+from traceview.analysis.replay.play import Scenario, play
 from traceview.analysis.types import UNRESOLVED, Windows
 from traceview.config import DEFAULT
 
@@ -20,9 +22,9 @@ US = 1_000
 
 
 def graph_of(inputs):
-    chain, why = replay.choose(inputs, DEFAULT)
-    assert chain, why
-    return build([replay._lane(inputs, chain, i, DEFAULT) for i in range(len(chain.ranks))], inputs.met)
+    picked, why = chain.choose(inputs, DEFAULT)
+    assert picked, why
+    return build([lane_of(inputs, picked, i, DEFAULT) for i in range(len(picked.ranks))], inputs.met)
 
 
 def makespan(g, how=None):
@@ -59,7 +61,7 @@ def test_worked_examples(shared_dir, case):
 def scenario(shared_dir, name):
     inputs = inputs_of(load(shared_dir)[name])
     g = graph_of(inputs)
-    return g, replayequal.roles(g, inputs.met, inputs.step_of_row)
+    return g, equal.roles(g, inputs.met, inputs.step_of_row)
 
 
 @pytest.mark.parametrize("name", ["S02", "S03", "S09", "S10a", "S10b", "S10c", "S14", "S15", "S16", "S17"])
@@ -107,8 +109,8 @@ def steps_of(used=(True, True, True), gap=0):
 @pytest.mark.parametrize("case", CAPS)
 def test_as_many_steps_as_the_limits_allow(case):
     limits, steps, why = CAPS[case]
-    chain, told = replay.choose(steps_of(), changed(DEFAULT, **limits))
-    assert (chain and chain.steps, told) == (steps, why)
+    picked, told = chain.choose(steps_of(), changed(DEFAULT, **limits))
+    assert (picked and picked.steps, told) == (steps, why)
 
 
 @pytest.mark.parametrize(
@@ -116,8 +118,8 @@ def test_as_many_steps_as_the_limits_allow(case):
     [({"used": (True, False, True)}, [0]), ({"used": (False, True, True)}, [1, 2]), ({"gap": 5}, [0])],
 )
 def test_only_steps_that_follow_each_other_are_one_chain(shape, steps):
-    chain, _ = replay.choose(steps_of(**shape), DEFAULT)
-    assert chain.steps == steps
+    picked, _ = chain.choose(steps_of(**shape), DEFAULT)
+    assert picked.steps == steps
 
 
 def test_a_chain_of_steps_is_replayed_as_it_was():
@@ -180,5 +182,5 @@ def test_what_if_of_the_worked_examples(shared_dir):
     """S14: replaced 35, balanced 37.5. S02: balanced 62.5, replaced 55."""
     for name, rank, typical, even in (("S14", 3, 35, 37.5), ("S02", 1, 55, 62.5)):
         g, roles = scenario(shared_dir, name)
-        assert makespan(g, replayequal.replaced(g, roles, {rank})) == typical
-        assert makespan(g, replayequal.balanced(g, roles)) == even
+        assert makespan(g, equal.replaced(g, roles, {rank})) == typical
+        assert makespan(g, equal.balanced(g, roles)) == even

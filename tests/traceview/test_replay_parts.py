@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from traceview.analysis import maxplus
 from traceview.analysis.intervals import Spans
-from traceview.analysis.replaylane import lane
-from traceview.analysis.replayops import (
+from traceview.analysis.replay.lane import lane
+from traceview.analysis.replay.ops import (
     COPY,
     KERNEL,
     Blocking,

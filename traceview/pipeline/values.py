@@ -10,7 +10,7 @@ import polars as pl
 
 from traceview.analysis import blame, clock, launches, operators, stragglers, waits
 from traceview.analysis.groups import Columns
-from traceview.analysis.replay import Answer
+from traceview.analysis.replay.answer import Answer
 from traceview.analysis.types import Bools, Decomposition, Ints, Marks, Matches, WaitPieces, Windows
 from traceview.config import DEFAULT, Config
 from traceview.pipeline import rows

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from traceview import units
-from traceview.analysis.replay import Answer, Inputs, replay
-from traceview.analysis.replaymeet import Met
+from traceview.analysis.replay.answer import Answer, replay
+from traceview.analysis.replay.chain import Inputs
+from traceview.analysis.replay.meet import Met
 from traceview.analysis.types import Ints
 from traceview.config import Config
 from traceview.pipeline.values import Across, Frame, StudyOptions

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview.analysis import maxplus
-from traceview.analysis.replaygraph import Graph
-from traceview.analysis.replayops import COPY, KERNEL
+from traceview.analysis.replay.graph import Graph
+from traceview.analysis.replay.ops import COPY, KERNEL
 from traceview.analysis.types import Floats, Ints
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview.analysis.p2p import Partners, components
-from traceview.analysis.replaygraph import Graph
-from traceview.analysis.replaymeet import Met
-from traceview.analysis.replayops import COPY, KERNEL
-from traceview.analysis.replayplay import Scenario
+from traceview.analysis.replay.graph import Graph
+from traceview.analysis.replay.meet import Met
+from traceview.analysis.replay.ops import COPY, KERNEL
+from traceview.analysis.replay.play import Scenario
 from traceview.analysis.types import P2P, Bools, Floats, Ints
 
 

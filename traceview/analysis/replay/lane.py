@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview.analysis.replayops import (
+from traceview.analysis.replay.ops import (
     COMM,
     UNKNOWN,
     Blocking,

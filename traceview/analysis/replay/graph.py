@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from traceview.analysis import maxplus
-from traceview.analysis.replaylane import Blocks, Lane, Stretches
-from traceview.analysis.replaymeet import Met, dependencies, find
+from traceview.analysis.replay.lane import Blocks, Lane, Stretches
+from traceview.analysis.replay.meet import Met, dependencies, find
 from traceview.analysis.types import P2P, Bools, Ints, Rows
 
 ORIGIN = 0
