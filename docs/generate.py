@@ -6,14 +6,15 @@ import inspect
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
+from typing import Any, get_args, get_type_hints
 
 import click
 import msgspec
 
 import traceview as tv
-from traceview import compare, gate, history, result
+from traceview import gate, history, result
 from traceview.cli.main import cli
+from traceview.result import versus
 from traceview.schema import TABLES
 from traceview_reports import terminal
 
@@ -65,7 +66,7 @@ def commands() -> str:
 def results() -> str:
     """Every struct of the result document, from its declaration."""
     head = ["# Result JSON", "", f"Schema `{result.SCHEMA}`. Additions are allowed, renames are not.", ""]
-    return "\n".join([*head, *structs_of(result.Result, result)])
+    return "\n".join([*head, *structs_of(result.Result)])
 
 
 def comparisons() -> str:
@@ -78,17 +79,13 @@ def comparisons() -> str:
         "allowed, renames are not.",
         "",
     ]
-    parts = ((gate.Decision, gate), (compare.Comparison, compare), (history.Trend, history))
-    return "\n".join([*head, *(line for first, module in parts for line in structs_of(first, module))])
+    parts = (versus.Decision, versus.Comparison, gate.Calibration, history.Trend)
+    return "\n".join([*head, *(line for first in parts for line in structs_of(first))])
 
 
-def structs_of(first: type, module: ModuleType) -> list[str]:
-    """The structs of a module, ``first`` at the top, each as a table of its keys."""
-    structs = [
-        s
-        for _, s in inspect.getmembers(module, inspect.isclass)
-        if issubclass(s, msgspec.Struct) and s.__module__.startswith(module.__name__)
-    ]
+def structs_of(first: type) -> list[str]:
+    """``first`` and the structs that it is made of, each as a table of its keys."""
+    structs = list(_made_of(first))
     structs.sort(key=lambda s: (s is not first, s.__module__, inspect.getsourcelines(s)[1]))
     out = []
     for struct in structs:
@@ -99,6 +96,13 @@ def structs_of(first: type, module: ModuleType) -> list[str]:
             out.append(f"| `{field.encode_name}` | {kind} |")
         out.append("")
     return out
+
+
+def _made_of(kind: Any) -> dict[type, None]:
+    """The structs in a type, itself included, each once."""
+    if not (inspect.isclass(kind) and issubclass(kind, msgspec.Struct)):
+        return {s: None for part in get_args(kind) for s in _made_of(part)}
+    return {kind: None} | {s: None for part in get_type_hints(kind).values() for s in _made_of(part)}
 
 
 def readme() -> str:

@@ -9,69 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from traceview import units
 from traceview.analysis.shares import whole
 from traceview.errors import NotComparableError, TraceviewError
 from traceview.result import Result, group_ns
+from traceview.result.versus import Change, Comparison, WorkChange, class_name
 from traceview.schema import LEAVES
 
 SHOWN = 20  # kernels and collectives, the largest changes first
 OPTIONS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules", "graph_mode")
-
-
-class Change(msgspec.Struct):
-    """A part of a step on both sides, ns; ``delta_ns`` is candidate - baseline."""
-
-    name: str
-    baseline_ns: int
-    candidate_ns: int
-    delta_ns: int
-
-
-class WorkChange(msgspec.Struct):
-    """Kernels or collectives of one name. ``more_ns``: other count; ``longer_ns``: other time each; they sum."""
-
-    name: str
-    delta_ns: int
-    more_ns: int
-    longer_ns: int
-    baseline_count: float
-    """per rank and step"""
-    candidate_count: float
-    baseline_each_ns: int | None
-    candidate_each_ns: int | None
-
-
-class Comparison(msgspec.Struct):
-    """What changed from the baseline to the candidate."""
-
-    baseline: str
-    candidate: str
-    baseline_step_ns: int
-    """median over the used steps of all runs"""
-    candidate_step_ns: int
-    baseline_mean_ns: int
-    """mean over ranks and used steps: what the parts sum to"""
-    candidate_mean_ns: int
-    leaves: list[Change]
-    """all leaves; their changes sum to the change of the mean"""
-    groups: list[Change]
-    """the same by group"""
-    kernels: list[WorkChange]
-    """GPU work that is no communication"""
-    collectives: list[WorkChange]
-    """transfer times: waiting is a group of its own"""
-    found: list[str]
-    """findings that only the candidate has"""
-    gone: list[str]
-    """findings that only the baseline has"""
-    different: list[str]
-    """what makes the sides hard to compare"""
-    notes: list[str] = []
-    schema: str = "traceview.comparison/1"
 
 
 def compare(baseline: Sequence[Result], candidate: Sequence[Result], *, allow_different: bool = False) -> Comparison:
@@ -140,11 +88,7 @@ class _Mean:
             ((k.name, k.count, k.total_ns) for r in results for k in r.kernels if k.cls != "comm"), windows
         )
         self.collectives = _per_window(
-            (
-                (f"{c.kind} of {c.group or 'all'}, {c.size_class}", c.n * (c.group_size or 1), c.transfer_ns)
-                for r in results
-                for c in r.collective_rows
-            ),
+            ((class_name(c), c.n * (c.group_size or 1), c.transfer_ns) for r in results for c in r.collective_rows),
             windows,
         )
 

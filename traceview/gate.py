@@ -16,40 +16,7 @@ from traceview.analysis.statistics import Shift, paired, t_quantile, t_tail, unp
 from traceview.config import DEFAULT, Config
 from traceview.errors import TraceviewError
 from traceview.result import Result
-
-Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
-
-
-class Side(msgspec.Struct):
-    """The runs of one side. Times are ns; a run's time is the median of its step times."""
-
-    names: list[str]
-    steps: list[int]
-    """used steps per run"""
-    median_ns: list[int]
-
-
-class Decision(msgspec.Struct):
-    """What the gate says, and from what. Changes are fractions of the baseline's step time: 0.05 = 5 % slower."""
-
-    outcome: Outcome
-    reason: str
-    change: float
-    threshold: float
-    """a larger change fails"""
-    minimum: float
-    """a smaller change passes"""
-    improved: bool
-    rule: str
-    """steps | paired steps | runs | run against runs"""
-    run_noise: float
-    """spread of a run's median step time from run to run that was assumed or seen"""
-    baseline: Side
-    candidate: Side
-    low: float | None = None
-    """one-sided 95 % lower bound of the change, where the rule has one"""
-    p_value: float | None = None
-    schema: str = "traceview.gate/1"
+from traceview.result.versus import Decision, Outcome, Side
 
 
 class Calibration(msgspec.Struct):
@@ -82,7 +49,8 @@ class _Runs:
         return [log(float(np.median(list(t.values())))) for t in self.times]
 
     def side(self) -> Side:
-        return Side(self.names, [len(t) for t in self.times], [round(exp(m)) for m in self.medians])
+        times = [[t[step] for step in sorted(t)] for t in self.times]
+        return Side(self.names, [len(t) for t in times], [round(exp(m)) for m in self.medians], times)
 
 
 def decide(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from traceview.compare import Comparison
-from traceview.gate import Decision
+from traceview.result.versus import Comparison, Decision
 from traceview_reports import versus
 
 

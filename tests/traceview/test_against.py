@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceview.config import DEFAULT
 from traceview.pipeline.against import against
-from traceview.result import Finding, KernelRow, Result
+from traceview.result import CollectiveRow, Finding, KernelRow, Metric, Result
 
 from .results import MS, result, window
 
@@ -51,3 +51,21 @@ def test_another_kind_of_run_is_a_warning():
     got.run.world_size = 64
     assert against(got, [job(100)], DEFAULT) == ""
     assert "world size" in got.quality.warnings[0] and got.findings == []
+    assert got.against is not None and "world size" in got.against.refused and got.against.comparison is None
+
+
+def test_the_result_keeps_what_the_page_shows():
+    base, slow = job(100), job(110)
+    for made, goodput, busbw in ((base, 0.9, 200.0), (slow, 0.8, 150.0)):
+        made.metrics = {
+            "goodput": Metric(goodput, "fraction", 1, "", "proved"),
+            "mfu": Metric(None if made is base else 0.4, "fraction", 1, "", "proved"),
+        }
+        row = CollectiveRow("dp", "allreduce", "1-2 MiB", 3, 3, 0, 6 * MS, 0, busbw=busbw)
+        made.collective_rows = [row, CollectiveRow("dp", "broadcast", "1 KiB", 3, 3, 0, MS, 0)]
+    against(slow, [base], DEFAULT)
+    got = Result.from_json(slow.to_json()).against
+    assert got is not None and got == slow.against and got.decision is not None and got.comparison is not None
+    assert got.metrics == {"goodput": 0.9} and got.busbw == {"allreduce of dp, 1-2 MiB": 200.0}
+    assert sum(g.delta_ns for g in got.comparison.groups) == 10 * MS
+    assert got.decision.candidate.step_ns == [[110 * MS] * 6] and got.decision.outcome == "FAIL"

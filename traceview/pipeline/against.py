@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 from traceview import units
-from traceview.compare import Comparison, compare
+from traceview.compare import SHOWN, compare
 from traceview.config import Config
 from traceview.errors import NotComparableError
-from traceview.gate import Decision, decide
-from traceview.result import Finding, Result
+from traceview.gate import decide
+from traceview.result import Against, Finding, Result
+from traceview.result.versus import Comparison, Decision, class_name
 
 SHARE_EXPLAINED = 0.5  # of the slowdown; a finding that saves as much is its cause
 
 
 def against(result: Result, baseline: Sequence[Result], config: Config) -> str:
-    """The words for the first line of the verdict; adds a finding, or a warning where they cannot be compared.
+    """The words for the first line of the verdict; sets ``against``, adds a finding, or warns where the runs differ.
 
     What slows all ranks alike (lower clocks, a slower kernel, a smaller batch) leaves no trace inside one run.
     """
@@ -23,8 +25,16 @@ def against(result: Result, baseline: Sequence[Result], config: Config) -> str:
         changed = compare(baseline, [result])
     except NotComparableError as error:
         result.quality.warnings.append(f"baseline {baseline[0].run.name}: {error}")
+        result.against = Against(baseline[0].run.name, refused=str(error))
         return ""
     decision = decide(baseline, [result], config=config)
+    result.against = Against(
+        changed.baseline,
+        comparison=changed,
+        decision=decision,
+        metrics=_metrics(result, baseline),
+        busbw=_busbw(result, baseline),
+    )
     slower = changed.candidate_mean_ns - changed.baseline_mean_ns
     known = max((f.saving_ns_per_step or 0 for f in result.findings), default=0)
     if decision.outcome == "FAIL" and known < SHARE_EXPLAINED * slower:
@@ -32,6 +42,28 @@ def against(result: Result, baseline: Sequence[Result], config: Config) -> str:
         result.findings.sort(key=lambda f: -(f.saving_ns_per_step or 0))
     way = "as fast as" if decision.outcome == "PASS" and not decision.improved else f"{_percent(decision.change)}"
     return f"{way} the baseline {changed.baseline} ({units.time(changed.baseline_step_ns)})"
+
+
+def _metrics(result: Result, baseline: Sequence[Result]) -> dict[str, float]:
+    """Median over the baseline's runs of each metric that the result has in the same unit."""
+    found: dict[str, list[float]] = {}
+    for run in baseline:
+        for name, old in run.metrics.items():
+            new = result.metrics.get(name)
+            if new and new.value is not None and old.value is not None and new.unit == old.unit:
+                found.setdefault(name, []).append(old.value)
+    return {name: median(values) for name, values in found.items()}
+
+
+def _busbw(result: Result, baseline: Sequence[Result]) -> dict[str, float]:
+    """The same of the bus bandwidth of the classes with the most transfer."""
+    rows = sorted(result.collective_rows, key=lambda r: -r.transfer_ns)
+    classes = [class_name(r) for r in rows if r.busbw is not None][:SHOWN]
+    found: dict[str, list[float]] = {}
+    for row in (r for run in baseline for r in run.collective_rows):
+        if row.busbw is not None:
+            found.setdefault(class_name(row), []).append(row.busbw)
+    return {name: median(found[name]) for name in classes if name in found}
 
 
 def _percent(change: float) -> str:

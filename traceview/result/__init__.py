@@ -34,11 +34,13 @@ from traceview.result.rows import (
     StepRow,
     StragglerRow,
 )
+from traceview.result.versus import Against
 from traceview.schema import GROUPS, LEAVES
 from traceview.schema.structs import table_of
 
 __all__ = [
     "SCHEMA",
+    "Against",
     "ArrivalRow",
     "BlamePlaceRow",
     "BlameRow",
@@ -258,6 +260,8 @@ class Result(msgspec.Struct):
     matching: list[MatchRow] = []
     arrivals: list[ArrivalRow] = []
     critical_path: list[PathRow] = []
+    against: Against | None = None
+    """the run beside a baseline, where one was given"""
     thresholds: dict[str, float] = {}
     schema: str = SCHEMA
     tool_version: str = ""
