@@ -249,6 +249,7 @@ COLUMNS = {
     "history.steps": "Used steps.",
     "history.changed": "From this run on the step time is another one: beyond chance (1 in 1,000) and by 2 %.",
     "history.verdict": "Headline of its verdict.",
+    "versus.side": "Baseline: before the change; candidate: with it.",
     "versus.step": "Median over the used steps.",
     "versus.part": "Part of a step: mean over ranks and used steps.",
     "versus.baseline": "In the baseline.",

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from functools import partial
 
 from traceview.result import Result
-from traceview_reports import verdict, views, views_places, views_quality
+from traceview_reports import verdict, views, views_places, views_quality, views_versus
 from traceview_reports.names import clean
 from traceview_reports.tables import View, parts
 
 _TABLES: tuple[Callable[[Result], View], ...] = (
+    views_versus.against,
     views.stragglers,
     partial(views_places.leading, most=2),
     views.steps,

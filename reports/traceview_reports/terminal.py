@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from traceview.result import Finding, Result
-from traceview_reports import verdict, views, views_places, views_quality
+from traceview_reports import verdict, views, views_places, views_quality, views_versus
 from traceview_reports.names import clean
 from traceview_reports.tables import WORDS, Part, View, parts
 
@@ -42,6 +42,8 @@ def render(result: Result, *, width: int | None = None, color: bool = False, ver
     head(page.out, verdict.lines(result), _STATUS.get(result.verdict.status, "bold"))
     _bar(page.out, result)
     _findings(page.out, result, verbose)
+    if verbose and result.against:
+        table(page.out, views_versus.against(result), verbose)
     for build in _TABLES if verbose else _SHORT_TABLES:
         table(page.out, build(result), verbose)
     _quality(page.out, result, verbose)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from operator import attrgetter as at
-from typing import Any
-
 from traceview import units
-from traceview.compare import Change, Comparison, WorkChange
-from traceview.gate import Decision
+from traceview.result.versus import Comparison, Decision
 from traceview_reports import markdown, terminal
 from traceview_reports.names import clean
-from traceview_reports.tables import Column, View
 from traceview_reports.verdict import Line
+from traceview_reports.views_versus import views
 
 _STYLE = {"PASS": "bold green", "FAIL": "bold red", "INCONCLUSIVE": "bold yellow"}
 SMALL = 0.001  # changes below this share of the step are summed up as "rest"
@@ -79,45 +75,3 @@ def _seen(c: Comparison, d: Decision) -> str:
     noise = f"run to run {d.run_noise * 100:.2g} %"
     names = f"{clean(c.baseline, 80)} against {clean(c.candidate, 80)}"
     return f"{names} · {sides[0]} against {sides[1]} · by {d.rule} · {noise}"
-
-
-def views(c: Comparison) -> tuple[View, ...]:
-    """Parts of the step, kernels, collectives, leaves."""
-    note = "per rank and step; the changes sum to the change of the mean step"
-    return (
-        _parts("groups", "What changed", c.groups, note),
-        _work("kernels", "Kernels", c.kernels, "GPU time per rank and step, hidden or not; the largest changes"),
-        _work("collectives", "Collectives", c.collectives, "transfer time per rank and step, waits left out"),
-        _parts("leaves", "What changed, leaf by leaf", c.leaves, note),
-    )
-
-
-def _parts(name: str, title: str, rows: list[Change], note: str) -> View:
-    columns = (
-        Column("part", "name", at("name"), "versus.part"),
-        Column("baseline", "time", at("baseline_ns"), "versus.baseline"),
-        Column("candidate", "time", at("candidate_ns"), "versus.candidate"),
-        Column("change", "delta", at("delta_ns"), "versus.change"),
-    )
-    shown = [r for r in rows if r.baseline_ns or r.candidate_ns]
-    sums = [sum(getattr(r, key) for r in shown) for key in ("baseline_ns", "candidate_ns", "delta_ns")]
-    total = ("sum", units.time(sums[0]), units.time(sums[1]), units.change(sums[2]))
-    return View(name, title, columns, shown, "Nothing was measured.", note, total)
-
-
-def _work(name: str, title: str, rows: list[WorkChange], note: str) -> View:
-    columns = (
-        Column("name", "name", at("name"), "versus.name"),
-        Column("change", "delta", at("delta_ns"), "versus.change"),
-        Column("longer", "delta", at("longer_ns"), "versus.longer"),
-        Column("more", "delta", at("more_ns"), "versus.more"),
-        Column("each before", "time", at("baseline_each_ns"), "versus.each", 1),
-        Column("each now", "time", at("candidate_each_ns"), "versus.each", 1),
-        Column("count before", "number", _count("baseline_count"), "versus.count", 1),
-        Column("count now", "number", _count("candidate_count"), "versus.count", 1),
-    )
-    return View(name, title, columns, rows, "No change.", note)
-
-
-def _count(key: str) -> Any:
-    return lambda row: round(getattr(row, key), 2)
