@@ -242,6 +242,24 @@ def test_where_stages_meet_the_groups_inside_a_stage_say_why():
     assert (row.rank, row.cause) == (1, "compute_slower")
 
 
+@pytest.mark.parametrize("slow", [(), (3,)])
+def test_the_last_stage_is_judged_by_its_own_group_not_by_the_meeting_of_stages(slow):
+    """Ranks 2 and 3 are the last stage of two pipelines: done first, and never last where all meet."""
+    job = Job(world=4)
+    for k in range(6):
+        t, late = 200 * MS * k, dict.fromkeys(slow, 20 * MS)
+        for r in (0, 1):
+            pair = {"src": r + 2, "dst": r, "p2p": True, "group": f"pp{r}", "members": (r, r + 2)}
+            job.add(k, {r + 2: t + 50 * MS}, t + 51 * MS, kind="send", **pair)
+            job.add(k, {r: t + 1 * MS}, t + 51 * MS, kind="recv", **pair)
+        for group in ((0, 1), (2, 3)):
+            begin = {r: t + (60 if r > 1 else 120) * MS + late.get(r, 0) for r in group}
+            job.add(k, begin, max(begin.values()) + MS, group=f"dp{group[0]}", seq=k)
+        arrive = {r: t + (122 if r < 2 else 90) * MS for r in range(4)}
+        job.add(k, arrive, t + 125 * MS, group="world", seq=k)
+    assert {r.rank: r.cause for r in analyse(job).found.rows} == dict.fromkeys(slow, "compute_slower")
+
+
 def test_the_terms_sum_to_the_lateness():
     got = analyse(training(6, 4, 5, slow={2: 0.2, 4: 0.1}, jitter=0.1, seq=numbered))
     facts = got.facts

@@ -13,7 +13,7 @@ from traceview.analysis.groups import Columns
 from traceview.analysis.intervals import subtract, union
 from traceview.analysis.lateness import Arrivals, terms
 from traceview.analysis.ops import names as names_of
-from traceview.analysis.origin import Facts, lateness_of, meeting_of_stages
+from traceview.analysis.origin import Facts, lateness_of
 from traceview.analysis.types import Bools, Floats, Ints
 from traceview.analysis.uneven import Uneven, sections, uneven
 from traceview.config import DEFAULT, Config
@@ -98,7 +98,7 @@ def passes_on(terms_ns: dict[str, int]) -> bool:
 def late_arrivals(facts: Facts, owing: dict[int, Owing], config: Config = DEFAULT) -> dict[int, Late]:
     """By rank, where both it and its reference have a record: for all at once, as suspects may be thousands."""
     c = facts.c
-    unequal = meeting_of_stages(facts) if owing else np.zeros(0, np.bool_)
+    unequal = facts.meetings if owing else np.zeros(0, np.bool_)
     parts = {r: _main_group(c, o, unequal, config) for r, o in owing.items() if len(o.row)}
     if not parts:
         return {}

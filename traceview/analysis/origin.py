@@ -54,6 +54,11 @@ class Facts:
         """Begins of the windows."""
         return Starts.of(self.windows)
 
+    @cached_property
+    def meetings(self) -> Bools:
+        """See ``meeting_of_stages``."""
+        return meeting_of_stages(self)
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -89,7 +94,7 @@ def _follow(facts: Facts, row_ns: Floats, by_rank_ns: Ints) -> Origin:
         return Origin(np.zeros(ranks, np.int64), np.zeros(ranks, np.int64), cells.grid(), cells.first)
     passing = _passing(facts, *late_rows(facts, row_ns))
     waits = _Waits.of(facts)
-    scheduled = meeting_of_stages(facts)[facts.c.group[passing.row]]
+    scheduled = facts.meetings[facts.c.group[passing.row]]
     amount, settled, told = row_ns, cells.sums(row_ns), np.zeros(ranks)
     for _ in range(HOPS):
         moved = amount[passing.row] * passing.share

@@ -33,7 +33,9 @@ class Tally:
     last: Floats
     """times last of all"""
     judged: Floats
-    """arrivals without a clock violation in the instance; what follows is of these"""
+    """arrivals without a clock violation in the instance, in groups inside one stage; what follows is of these
+
+    Where stages of a pipeline meet the order of arrival is its schedule (METHODS e.6)."""
     judged_late: Floats
     clear: Floats
     """arrivals that are late beyond the clock error"""
@@ -92,7 +94,7 @@ def _values(
     pair = members[local] == 2  # of two, the median is one of them: compare with the other
     signed = np.where(pair, both[local] - 2.0 * found.ahead[row], after)
     floor = 2 * base.pair_sigma(c.rank[row], c.rank[median]) * ~found.clock_free[number] + 2 * config.tau_sys_ns
-    judged = found.violations[number] == 0
+    judged = (found.violations[number] == 0) & ~facts.meetings[found.group[number]]
     late = np.maximum(after, 0)
     clear = judged & (late > floor)
     signed = np.where(judged & (np.abs(signed) > floor), signed, 0.0)
