@@ -60,6 +60,15 @@ def size(count: float | None) -> str:
     return f"{count:.0f} B" if unit == "B" else f"{_digits(count / scale)} {unit}"
 
 
+def flops(per_second: float | None) -> str:
+    """A rate of arithmetic.
+
+    >>> flops(989e12), flops(62.5e12), flops(None)
+    ('989 TFLOP/s', '62.5 TFLOP/s', '-')
+    """
+    return "-" if per_second is None else f"{_digits(per_second / 1e12)} TFLOP/s"
+
+
 def change_share(fraction: float) -> str:
     """A relative change as a percentage with its sign.
 

@@ -74,8 +74,12 @@ METRICS = {
     "hidden.",
     "staging_overlap": "Share of host-device copy time that runs beside compute or communication.",
     "exposed_share": "Exposed communication / rank time. Waiting for late ranks is not in it.",
-    "mfu": "Model FLOPs utilisation = model FLOPs per token x tokens/s / (GPUs x dense peak of the used precision).",
-    "hfu": "Executed FLOPs / (time x GPUs x peak), a lower bound: only operators that carry FLOPs count.",
+    "mfu": "Model FLOPs utilisation = model FLOPs per token x tokens/s / (GPUs x dense peak of the used precision), "
+    "with everything that a step takes. The FLOPs come from --params and --tokens-per-step or --flops-per-step; "
+    "recomputation is not counted.",
+    "mfu_of_compute": "MFU / compute share: how well the arithmetic runs while it runs.",
+    "goodput_ceiling": "Goodput x dense peak of one GPU: what perfect arithmetic would reach in the time in which "
+    "work progresses.",
     "busbw": "Bus bandwidth = size / time x f, f = 2(n-1)/n for all-reduce, (n-1)/n for all-gather, "
     "reduce-scatter and "
     "all-to-all, 1 else. Decimal GB/s, from last arrival to last end.",

@@ -139,6 +139,8 @@ def metric(value: float | None, unit: str) -> str:
         return units.share(value)
     if unit == "bytes":
         return units.size(value)
+    if unit == "FLOP/s":
+        return units.flops(value)
     return f"{_rate(value)} {clean(unit, 20)}"
 
 

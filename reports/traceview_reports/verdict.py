@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from traceview import units
 from traceview.result import Finding, Metric, Result
 from traceview_reports.names import clean
 from traceview_reports.tables import metric
 
+_MARKS = {"upper_bound": "≤ ", "lower_bound": "≥ ", "estimated": "≈ "}
 STATUS = {"slow": "SLOW", "healthy": "HEALTHY", "cannot_tell": "CANNOT TELL"}
 
 
@@ -57,9 +58,24 @@ def lines(result: Result) -> list[Line]:
         ("DO", do),
         ("NOT", v.rule_outs),
         ("NEXT", v.next),
+        ("MFU", _mfu(result)),
         ("SEEN", v.coverage.replace("  ", " · ")),
     )
     return [Line(label, clean(text, 600)) for label, text in texts if text]
+
+
+def _mfu(result: Result) -> str:
+    """MFU with what it rests on, and what the time lost leaves; nothing where it is not known."""
+    m = result.metrics
+    value, of_compute, goodput = (m.get(name) for name in ("mfu", "mfu_of_compute", "goodput"))
+    if value is None or value.value is None:
+        return ""
+    text = f"{_MARKS.get(value.quality, '')}{units.share(value.value)}: {value.basis}"
+    if of_compute is not None and of_compute.value is not None:
+        text += f". While it computes {units.share(of_compute.value)}"
+    if goodput is not None and goodput.value is not None:
+        text += f"; goodput leaves at most {units.share(goodput.value)}"
+    return text
 
 
 def _sentences(*texts: str) -> str:
@@ -105,9 +121,9 @@ def saving(finding: Finding, *, short: bool = False) -> str:
 
 
 def tiles(result: Result) -> list[Tile]:
-    """Goodput, MFU if known, overlap, busbw against its bound, step time."""
+    """Goodput and the ceiling it leaves, MFU if known, overlap, busbw against its bound, step time."""
     m = result.metrics
-    out = [_tile("goodput of the captured steps", m.get("goodput"), "goodput")]
+    out = [_goodput(m)]
     if "mfu" in m and m["mfu"].value is not None:
         out.append(_tile("MFU", m["mfu"], "mfu"))
     out.append(_tile("transfer hidden by compute", m.get("overlap_transfer"), "overlap_transfer"))
@@ -119,8 +135,18 @@ def tiles(result: Result) -> list[Tile]:
 def _tile(label: str, value: Metric | None, define: str) -> Tile:
     if value is None or value.value is None:
         return Tile(label, "-", clean(value.basis, 140) if value else "not measured", define)
-    mark = {"upper_bound": "≤ ", "lower_bound": "≥ ", "estimated": "≈ "}.get(value.quality, "")
-    return Tile(label, mark + metric(value.value, value.unit), clean(value.basis, 140), define)
+    return Tile(
+        label, _MARKS.get(value.quality, "") + metric(value.value, value.unit), clean(value.basis, 140), define
+    )
+
+
+def _goodput(metrics: dict[str, Metric]) -> Tile:
+    """Goodput, and with the peak known the arithmetic that it leaves."""
+    tile = _tile("goodput of the captured steps", metrics.get("goodput"), "goodput")
+    ceiling = metrics.get("goodput_ceiling")
+    if ceiling is None or ceiling.value is None:
+        return tile
+    return replace(tile, note=clean(f"leaves {units.flops(ceiling.value)} a GPU: {ceiling.basis}", 140))
 
 
 def _busbw(result: Result) -> Tile:

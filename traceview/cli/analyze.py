@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from traceview.cli import options, output
+from traceview.cli import arithmetic, options, output
 from traceview.cli.progress import progress_of
 
 
@@ -24,7 +24,8 @@ from traceview.cli.progress import progress_of
 )
 @click.option("--step-range", metavar="REGEX", help="Host ranges that match are the steps.")
 @click.option("--topology", type=click.Path(exists=True, dir_okay=False), help="CSV: host,domain,rack,pod,site,rail.")
-@click.option("--peaks", type=click.Path(exists=True, dir_okay=False), help="JSON: peak bandwidths of your machines.")
+@click.option("--peaks", type=click.Path(exists=True, dir_okay=False), help="JSON: peaks of your machines.")
+@arithmetic.options
 @click.option(
     "--focus",
     multiple=True,
@@ -48,7 +49,7 @@ def analyze(paths: tuple[str, ...], **given: Any) -> int:
 
     focus = tuple(parse_focus(f) for f in given["focus"])
 
-    how = {name: given[name] for name in ("step_range", "topology", "peaks")}
+    how = {name: given[name] for name in ("step_range", "topology", "peaks")} | {"work": arithmetic.work(given)}
     with progress_of(quiet=given["quiet"] or given["json_"] == "-") as progress:
         opening = {"cache": not given["no_cache"], "workers": given["workers"], "progress": progress}
         reading = options.read_options(**given)

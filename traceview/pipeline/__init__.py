@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from traceview.analysis.mfu import Work
 from traceview.pipeline.sides import load
 from traceview.pipeline.study import Study, export_window, study_run, write_tables
 from traceview.pipeline.values import StudyOptions
@@ -21,6 +22,7 @@ from traceview_parsers import ReadOptions, open_run
 __all__ = [
     "Study",
     "StudyOptions",
+    "Work",
     "analyze",
     "export_window",
     "load",

@@ -13,7 +13,7 @@ from traceview.analysis.findings.common import waits_of_ranks
 from traceview.analysis.types import NXN, P2P
 from traceview.analysis.verdict import judge
 from traceview.config import Config
-from traceview.pipeline import rows, whatif
+from traceview.pipeline import rows, utilisation, whatif
 from traceview.pipeline.against import against
 from traceview.pipeline.byplace import blame_by
 from traceview.pipeline.values import Across, Blamed, Frame, Lanes, StudyOptions
@@ -89,6 +89,7 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
         tool_version=__version__,
     )
     lanes.launchers.name(result.kernels)
+    utilisation.fill(result, lanes.kernels, how)
     result.metrics |= _without_waits(result) | _even_tokens(blamed)
     for whose, name in ((NXN, "straggler"), (P2P, "pipeline")):
         result.metrics[f"{name}_wait_at_least"] = _wait_at_least(base, across, lanes, result.budget, whose, config)
@@ -199,7 +200,6 @@ def _metrics(
         if busy["busy"]
         else Metric(None, "fraction", n, "no GPU activity was recorded", "unavailable")
     )
-    out["mfu"] = Metric(None, "fraction", n, "needs the model's FLOPs per token and the peak", "unavailable")
     return out
 
 

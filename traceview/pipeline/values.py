@@ -10,6 +10,7 @@ import polars as pl
 
 from traceview.analysis import blame, clock, launches, operators, stragglers, waits
 from traceview.analysis.groups import Columns
+from traceview.analysis.mfu import Work
 from traceview.analysis.replay.answer import Answer
 from traceview.analysis.types import Bools, Decomposition, Ints, Marks, Matches, WaitPieces, Windows
 from traceview.config import DEFAULT, Config
@@ -26,7 +27,9 @@ class StudyOptions:
     topology: str | None = None
     """CSV file: host, domain, rack, pod, site, rail"""
     peaks: str | None = None
-    """JSON file of peak bandwidths that goes before the built-in one"""
+    """JSON file of peaks that goes before the built-in ones"""
+    work: Work = field(default_factory=Work)
+    """what the model computes in a step, for MFU"""
     baseline: tuple[Result, ...] = ()
     """runs that the step time is compared with"""
     config: Config = DEFAULT
