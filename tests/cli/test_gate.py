@@ -10,6 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from builders import results
 
 from traceview.cli import entry
 
@@ -75,13 +76,12 @@ def test_a_folder_of_results_is_several_runs(saved: Path, tmp_path: Path, capsys
     assert ran(capsys, "gate", HEALTHY, "--calibrate", tmp_path / "n.json")[0] == 2
 
 
-def test_too_few_steps_are_inconclusive(tmp_path: Path, saved: Path, capsys: pytest.CaptureFixture[str]):
-    short = json.loads((saved / "healthy.json").read_text())
-    short["steps"] = short["steps"][:3]
-    (tmp_path / "short.json").write_text(json.dumps(short))
-    code, out, _ = ran(capsys, "gate", saved / "healthy.json", tmp_path / "short.json")
+def test_too_few_steps_are_inconclusive(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for steps in (10, 3):
+        (tmp_path / f"{steps}.json").write_bytes(results.healthy(steps=steps).to_json())
+    code, out, _ = ran(capsys, "gate", tmp_path / "10.json", tmp_path / "3.json")
     assert code == 3 and out.startswith("INCONCLUSIVE")
-    allowed = ("gate", saved / "healthy.json", tmp_path / "short.json", "--allow-inconclusive")
+    allowed = ("gate", tmp_path / "10.json", tmp_path / "3.json", "--allow-inconclusive")
     assert ran(capsys, *allowed)[0] == 0
 
 

@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from traceview.errors import TraceviewError
+from traceview.result.check import flaw
 from traceview.result.rows import (
     ArrivalRow,
     BlamePlaceRow,
@@ -275,7 +276,7 @@ class Result(msgspec.Struct):
         """Read a result back; TraceviewError if it is not one of this schema."""
         try:
             result = msgspec.json.decode(data, type=cls)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise TraceviewError(f"not a {SCHEMA} document: {error}") from error
         if result.schema != SCHEMA:
             raise TraceviewError(f"schema is {result.schema!r}, this version reads {SCHEMA}")
@@ -283,11 +284,17 @@ class Result(msgspec.Struct):
 
     @classmethod
     def load(cls, path: Path) -> Result:
-        """Read a result file."""
+        """Read a result file. TraceviewError names the file if it is none, or if its numbers contradict each other."""
+        again = "write it again with `traceview analyze --json`"
         try:
-            return cls.from_json(path.read_bytes())
+            result = cls.from_json(path.read_bytes())
         except OSError as error:
             raise TraceviewError(f"{path}: {error.strerror}") from error
+        except TraceviewError as error:
+            raise TraceviewError(f"{path}: {error}; {again}") from error
+        if wrong := flaw(result):
+            raise TraceviewError(f"{path}: was changed by hand or damaged: {wrong}; {again}")
+        return result
 
     def windows(self) -> pa.Table:
         """One row per used window: rank, device, step, start_ns, end_ns, and int64 ``<leaf>_ns`` per leaf."""
