@@ -61,7 +61,7 @@ def differences(results: Sequence[Result]) -> list[str]:
     for name, of in facts:
         values = list(dict.fromkeys(of(r) for r in results))
         if len(values) > 1:
-            out.append(f"{name}: {' and '.join(units.one_line(str(v or 'not told')) for v in values)}")
+            out.append(f"{name}: {' and '.join(units.one_line(v or 'not told')[:100] for v in values)}")
     return out
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log, sqrt
 from statistics import fmean, stdev
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -22,7 +22,7 @@ from traceview.result.versus import Decision, Outcome, Side
 class Calibration(msgspec.Struct):
     """Spread of the median step time over runs of one program, as a fraction."""
 
-    run_noise: float
+    run_noise: Annotated[float, msgspec.Meta(ge=0, lt=1)]
     runs: int
     names: list[str]
     schema: Literal["traceview.calibration/1"] = "traceview.calibration/1"

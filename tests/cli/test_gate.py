@@ -10,8 +10,8 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from builders import results
 
+from builders import results
 from traceview.cli import entry
 
 from .conftest import SAMPLES
@@ -138,6 +138,70 @@ def test_an_input_is_never_replaced(saved: Path, tmp_path: Path, capsys: pytest.
         code, _, err = ran(capsys, "gate", mine, saved / "slow_rank.json", flag, mine, "--force")
         assert code == 2 and "is an input" in err
     assert Path(mine).read_bytes() == before
+
+
+def test_an_output_is_named_once(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    base, one = saved / "healthy.json", tmp_path / "one"
+    for first, second in ((one, f"{tmp_path}/./one"), ("-", "-")):
+        code, out, err = ran(capsys, "gate", base, base, "--json", first, "--markdown", second)
+        assert (code, out) == (2, "") and "is named for two outputs" in err
+    assert not one.exists()
+    code, out, err = ran(capsys, "gate", base, base, "--json", "")
+    assert (code, out) == (2, "") and "empty name" in err
+    assert ran(capsys, "gate", base, base, "--json", "/dev/null", "--markdown", "/dev/null")[0] == 0
+
+
+def test_stdout_holds_the_xml_only(saved: Path, capsys: pytest.CaptureFixture[str]):
+    _, out, _ = ran(capsys, "gate", saved / "healthy.json", saved / "healthy.json", "--junit", "-")
+    assert ET.fromstring(out).attrib["tests"] == "1"
+
+
+def test_an_old_verdict_does_not_stand_where_there_is_none(
+    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    xml, base, empty = tmp_path / "g.xml", saved / "healthy.json", tmp_path / "empty"
+    empty.mkdir()
+    for other, status in ((SAMPLES / "nsight_before", 3), (empty, 2)):
+        assert ran(capsys, "gate", base, base, "--junit", xml, "--force")[0] == 0
+        code, _, err = ran(capsys, "gate", base, other, "--junit", xml, "--force")
+        found = ET.parse(xml).getroot()
+        assert code == status and found.attrib["errors"] == "1"
+        assert found.find("testsuite/testcase/error").attrib["message"] in err
+    mine = Path(shutil.copy(base, tmp_path / "mine.json"))
+    assert ran(capsys, "gate", base, empty, "--junit", mine, "--force")[0] == 2
+    assert mine.read_bytes() == base.read_bytes()
+
+
+def test_hostile_names_make_no_broken_xml(tmp_path: Path, saved: Path, capsys: pytest.CaptureFixture[str]):
+    bad = "\x1b[31m\x00\x08\ufffe\n</system-out><b>]]>" * 200
+    document = json.loads((saved / "slow_rank.json").read_text())
+    document["run"].update(name=bad, device_names=[bad])
+    document["findings"][0].update(id="other", title=bad)
+    for kernel in document["kernels"]:
+        kernel["name"] = bad
+    path, xml = tmp_path / "bad.json", tmp_path / "g.xml"
+    path.write_text(json.dumps(document))
+    for more in ((), ("--allow-different",)):
+        _, out, err = ran(capsys, "gate", saved / "healthy.json", path, "--junit", xml, "--force", *more)
+        assert "\x1b" not in out + err and len(err.splitlines()) == (not more) and len(err) < 500
+        assert len(ET.parse(xml).getroot().findall(".//testcase")) == 1
+
+
+def test_a_calibration_is_a_share_and_replaces_no_input(
+    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    base = saved / "healthy.json"
+    noise = tmp_path / "n.json"
+    for wrong in ("-1", "1e30", "1"):
+        noise.write_text(f'{{"run_noise":{wrong},"runs":3,"names":[],"schema":"traceview.calibration/1"}}')
+        code, _, err = ran(capsys, "gate", base, base, "--run-noise", noise)
+        assert code == 2 and "no calibration" in err
+    assert ran(capsys, "gate", base, base, "--run-noise", "1e-2")[0] == 0
+    mine = Path(shutil.copy(base, tmp_path / "mine.json"))
+    code, _, err = ran(capsys, "gate", mine, "--calibrate", mine, "--force")
+    assert code == 2 and "is an input" in err and mine.read_bytes() == base.read_bytes()
+    code, _, err = ran(capsys, "gate", base, "--calibrate", tmp_path / "c", "--json", tmp_path / "j")
+    assert code == 2 and "judges nothing" in err
 
 
 def test_the_gate_loads_no_chart_library():

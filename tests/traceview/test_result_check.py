@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import results
 
+from builders import results
 from traceview.errors import TraceviewError
 from traceview.pipeline.sides import load
 from traceview.result import Result

@@ -20,6 +20,7 @@ def compare(baseline: str, candidate: str, **given: Any) -> int:
 
     Exit status: 0 compared, 2 nothing usable, 3 not comparable.
     """
+    versus.refuse(baseline, candidate, given)
     changed, decision = versus.judge(baseline, candidate, given)
     versus.write(changed, decision, given, {"PASS": "SAME", "FAIL": "SLOWER", "INCONCLUSIVE": "UNSURE"})
     return 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
 
 from traceview.cli import output, versus
-from traceview.errors import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_OK
+from traceview.errors import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_OK, TraceviewError
 
 
 @click.command(short_help="PASS, FAIL or INCONCLUSIVE: is a candidate slower than its baseline?")
@@ -33,26 +34,40 @@ def gate(baseline: str, candidate: str | None, **given: Any) -> int:
         return _calibrate(baseline, candidate, given)
     if candidate is None:
         raise click.UsageError("Missing argument 'CANDIDATE'.")
-    changed, decision = versus.judge(baseline, candidate, given)
+    versus.refuse(baseline, candidate, given)
+    try:
+        changed, decision = versus.judge(baseline, candidate, given)
+    except TraceviewError as error:
+        _tell(error, given)
+        raise
     versus.write(changed, decision, given)
-    if given["junit"]:
-        from traceview_reports import junit
-
-        output.write(given["junit"], junit.render(changed, decision, allow_inconclusive=given["allow_inconclusive"]))
     undecided = EXIT_OK if given["allow_inconclusive"] else EXIT_INCONCLUSIVE
     return {"PASS": EXIT_OK, "FAIL": EXIT_FAIL, "INCONCLUSIVE": undecided}[decision.outcome]
 
 
+def _tell(error: TraceviewError, given: dict[str, Any]) -> None:
+    """No verdict is told to the server too: the verdict of an earlier run must not stand for this one."""
+    from traceview_reports import junit
+
+    path = given["junit"]
+    if path and (path == "-" or not os.path.isfile(path) or junit.is_ours(path)):  # what else it is may be an input
+        output.write(path, junit.failed(str(error)))
+
+
 def _calibrate(baseline: str, candidate: str | None, given: dict[str, Any]) -> int:
     """Write the spread between runs of one program."""
+    if any(given[name] for name in versus.OUTPUTS):
+        raise click.UsageError("--calibrate judges nothing: leave --json, --markdown and --junit out.")
+    paths = (baseline, *([candidate] if candidate else []), *given["also_baseline"], *given["also_candidate"])
     output.refuse_existing([given["calibrate"]], given["force"])
+    output.refuse_sources([given["calibrate"]], paths)
     import msgspec
 
     from traceview import gate
 
-    found = gate.calibrate(
-        versus.read((baseline, *([candidate] if candidate else []), *given["also_baseline"]), given)
-    )
+    runs = versus.read(paths, given)
+    output.refuse_sources([given["calibrate"]], [s.path for r in runs for s in r.run.sources])
+    found = gate.calibrate(runs)
     output.write(given["calibrate"], msgspec.json.encode(found))
     if not given["quiet"]:
         click.echo(f"run to run {found.run_noise * 100:.2g} % over {found.runs} runs; wrote {given['calibrate']}")

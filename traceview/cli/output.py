@@ -14,7 +14,16 @@ from traceview.errors import TraceviewError
 
 def refuse_existing(paths: Sequence[str | None], force: bool) -> None:
     """TraceviewError if an output exists, is a folder, or is named twice (checked before the work, not after it)."""
-    named = [path for path in paths if path and path != "-"]
+    given = [path for path in paths if path is not None]
+    if "" in given:
+        raise TraceviewError("an empty name was given for an output; name a file")
+    if given.count("-") > 1:
+        raise TraceviewError("'-' is named for two outputs, and stdout holds one; name a file for the other")
+    named = [path for path in given if path != "-"]
+    real = [os.path.realpath(path) for path in named]
+    twice = next((path for path, r in zip(named, real, strict=True) if real.count(r) > 1), None)
+    if twice and not files.is_special(Path(twice)):
+        raise TraceviewError(f"{twice}: is named for two outputs; name two files")
     for path in named:
         if os.path.isdir(path):
             raise TraceviewError(f"{path}: is a folder; name a file in it")
@@ -22,8 +31,6 @@ def refuse_existing(paths: Sequence[str | None], force: bool) -> None:
             raise TraceviewError(f"{path}: exists; use --force to overwrite it")
         if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             raise TraceviewError(f"{path}: its folder does not exist; make it first")
-        if named.count(path) > 1:
-            raise TraceviewError(f"{path}: is named for two outputs; name two files")
 
 
 def refuse_folder(path: str | None, force: bool) -> None:

@@ -63,8 +63,11 @@ def _share(context: Any, param: Any, value: str | None) -> float | None:
 
 def _noise(context: Any, param: Any, value: str | None) -> float | None:
     """A share, or the file of a calibration."""
-    looks_like_share = value is not None and value.strip().rstrip("%").replace(".", "", 1).isdigit()
-    return _share(context, param, value) if value is None or looks_like_share else read_calibration(value)
+    try:
+        float((value or "").strip().rstrip("%"))
+    except ValueError:
+        return None if value is None else read_calibration(value)
+    return _share(context, param, value)
 
 
 def read_calibration(path: str) -> float:
@@ -98,33 +101,41 @@ def read(paths: tuple[str, ...], given: dict[str, Any]) -> list[Any]:
 
 
 def judge(baseline: str, candidate: str, given: dict[str, Any]) -> tuple[Any, Any]:
-    """(what changed, what the gate says) of two sides."""
-    output.refuse_existing([given.get(name) for name in OUTPUTS], given["force"])
+    """(what changed, what the gate says) of two sides. The outputs are free to be written."""
     from traceview import compare, gate
 
     old = read((baseline, *given["also_baseline"]), given)
     new = read((candidate, *given["also_candidate"]), given)
-    given_paths = [baseline, candidate, *given["also_baseline"], *given["also_candidate"]]
     sources = [s.path for r in (*old, *new) for s in r.run.sources]
-    output.refuse_sources([given.get(name) for name in OUTPUTS], [*given_paths, *sources])
+    output.refuse_sources([given.get(name) for name in OUTPUTS], sources)
     changed = compare.compare(old, new, allow_different=given["allow_different"])
     return changed, gate.decide(old, new, minimum=given["minimum"], run_noise=given["run_noise"])
 
 
+def refuse(baseline: str, candidate: str, given: dict[str, Any]) -> None:
+    """TraceviewError, before any work, if an output cannot be written or is an input."""
+    outputs = [given.get(name) for name in OUTPUTS]
+    output.refuse_existing(outputs, given["force"])
+    output.refuse_sources(outputs, [baseline, candidate, *given["also_baseline"], *given["also_candidate"]])
+
+
 def write(changed: Any, decision: Any, given: dict[str, Any], words: dict[str, str] | None = None) -> None:
-    """Terminal, JSON and Markdown, as asked for."""
+    """Terminal, JSON, Markdown and JUnit XML, as asked for."""
     import msgspec
 
-    from traceview_reports import versus
+    from traceview_reports import junit, versus
 
-    silent = given["quiet"] or "-" in (given["json_"], given["markdown"])
+    silent = given["quiet"] or "-" in [given.get(name) for name in OUTPUTS]
     if not silent:
         color = sys.stdout.isatty()
         sys.stdout.write(versus.render(changed, decision, words=words, color=color, verbose=given["verbose"]))
-    if given["json_"]:
-        output.write(given["json_"], msgspec.json.encode({"decision": decision, "comparison": changed}))
-    if given["markdown"]:
-        output.write(given["markdown"], versus.to_markdown(changed, decision, words).encode())
-    for name in OUTPUTS:
-        if given.get(name) and given[name] != "-" and not silent:
-            click.echo(f"wrote {given[name]}")
+    forms: dict[str, Callable[[], bytes]] = {
+        "json_": lambda: msgspec.json.encode({"decision": decision, "comparison": changed}),
+        "markdown": lambda: versus.to_markdown(changed, decision, words).encode(),
+        "junit": lambda: junit.render(changed, decision, allow_inconclusive=given["allow_inconclusive"]),
+    }
+    for name, form in forms.items():
+        if given.get(name):
+            output.write(given[name], form())
+            if not silent:
+                click.echo(f"wrote {given[name]}")

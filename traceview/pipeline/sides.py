@@ -55,7 +55,7 @@ def _results(given: str | Path) -> list[Path]:
 
 
 def is_result(path: Path) -> bool:
-    """Whether a file is a result of ``analyze --json``, also damaged or of a later version: ``Result.load`` says so."""
+    """Whether a file is a result of ``analyze --json``, also a damaged or later one: ``Result.load`` tells."""
     try:
         if path.stat().st_size > MOST_BYTES:
             return False

@@ -284,7 +284,7 @@ class Result(msgspec.Struct):
 
     @classmethod
     def load(cls, path: Path) -> Result:
-        """Read a result file. TraceviewError names the file if it is none, or if its numbers contradict each other."""
+        """Read a result file. TraceviewError if it is none, or if its numbers contradict each other."""
         again = "write it again with `traceview analyze --json`"
         try:
             result = cls.from_json(path.read_bytes())
