@@ -95,9 +95,9 @@ class Job:
                 self.columns[key][i] = true + round(extra)
 
 
-def exposed(table: Any, phases: Any) -> WaitPieces:
-    """Every wait as an exposed piece (nothing else runs beside the collectives of these jobs)."""
-    start = table["start"].to_numpy()
+def exposed(table: Any, phases: Any, hide: int = 0) -> WaitPieces:
+    """Every wait as an exposed piece; ``hide``: ns at its begin in which other work runs beside it."""
+    start = table["start"].to_numpy() + hide
     rows = np.flatnonzero(phases.wait_end > start)
     return WaitPieces(
         start=start[rows],
@@ -237,8 +237,9 @@ def analyse(
     gaps: Gaps | None = None,
     extra: dict[int, int] | None = None,
     windows: Windows | None = None,
+    hide: int = 0,
 ) -> Verdict:
-    """Matching to stragglers, as the pipeline does it, on a job whose every wait is exposed."""
+    """Matching to stragglers, as the pipeline does it; what of the waits is exposed: see ``exposed``."""
     table, step = job.table()
     seen = np.unique(table["rank"].to_numpy()).tolist()
     hosts = hosts or dict.fromkeys(seen, "a")
@@ -247,7 +248,7 @@ def analyse(
     clock = align(table, found, hosts)
     waited = waits(table, found, clock.base)
     windows = windows or step_windows(table, step)
-    pieces = exposed(table, waited.phases)
+    pieces = exposed(table, waited.phases, hide)
     facts = Facts(
         columns(table),
         found,

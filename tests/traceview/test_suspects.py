@@ -54,4 +54,4 @@ def lateness(*late):
 def test_late_now_and_then_must_be_more_often_than_the_others(others, count, sure):
     late = lateness((5, count), *others)
     candidates = np.arange(8) == 5
-    assert _no_chance(late, candidates, DEFAULT)[5] == sure
+    assert _no_chance(late, np.full(8, 10), candidates, DEFAULT)[5] == sure

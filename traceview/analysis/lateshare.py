@@ -42,6 +42,16 @@ class Lateness:
     ns: Floats
     """lateness beyond the clock error, ns; nan where the rank has no collective"""
 
+    @property
+    def seen(self) -> Ints:
+        """Per rank: steps in which it has a collective to be judged by."""
+        out: Ints = np.sum(~np.isnan(self.share), axis=1)
+        return out
+
+    def mostly(self, count: int, rank: int, config: Config) -> bool:
+        """Whether ``count`` steps are most of those in which the rank is seen."""
+        return count >= config.persistent_share * int(self.seen[rank])
+
 
 def lateness(facts: Facts, arrived: Tally, used: list[int], config: Config) -> Lateness:
     """How much later than the median member every rank arrives, per used step, and whether that is ``late``."""

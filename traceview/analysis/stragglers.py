@@ -12,6 +12,7 @@ from traceview import units
 from traceview.analysis.blame import Ledger
 from traceview.analysis.cause import Cause, Late, Owing, explain, late_arrivals, passes_on, sentence
 from traceview.analysis.groups import KIND, Columns
+from traceview.analysis.hidden import hidden
 from traceview.analysis.lateshare import Lateness, lateness
 from traceview.analysis.match import K4
 from traceview.analysis.origin import Facts, Origin, origin_at_least
@@ -21,7 +22,7 @@ from traceview.analysis.tally import Tally, tally
 from traceview.analysis.timebase import TimeBase
 from traceview.analysis.types import Ints
 from traceview.config import DEFAULT, Config
-from traceview.result import ArrivalRow, BlameRow, Clock, Quality, StragglerRow
+from traceview.result import ArrivalRow, BlameRow, Clock, HiddenRow, Quality, StragglerRow
 from traceview.schema import COLL_KINDS
 
 MAX_ARRIVALS = 5_000  # rows of the arrival matrix, the latest first
@@ -37,6 +38,7 @@ class Stragglers:
     notes: list[str] = field(default_factory=list)
     late_ns: dict[tuple[int, int], int] = field(default_factory=dict)
     """(rank, step) -> lateness beyond the clock error; only where the rank has a collective"""
+    hidden: list[HiddenRow] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -72,21 +74,26 @@ def find(
     c = facts.c
     arrived = tally(facts, clocks.base, np.array(sorted(used), np.int64), config)
     blamed = origin + origin_at_least(facts, ledger)
-    found = suspects(facts, ledger, blamed, lateness(facts, arrived, used, config), used, config)
+    at_any_cost = lateness(facts, arrived, used, config)
+    found = suspects(facts, ledger, blamed, at_any_cost, used, config)
     late, listed = found.late, found.listed
     order = listed[np.lexsort((listed, -blamed.by_rank[listed]))]
-    view = _View(facts, ledger, late, clocks, len(used), config)
+    view = _View(facts, ledger, late, clocks, config)
     rows = _culprits(view, order.tolist(), blamed)
-    relays = sorted(set(order.tolist()) - {row.rank for row in rows})
-    place = places({row.rank for row in rows}, clocks.hosts, c, config)
+    named = {row.rank for row in rows}
+    relays = sorted(set(order.tolist()) - named)
+    place = places(named, clocks.hosts, c, config)
     for row in rows:
         row.place = place[row.rank]
+    behind = hidden(facts, at_any_cost, set(order.tolist()), named, used, config)
+    for next_row in behind:
+        next_row.host = clocks.hosts.get(next_row.rank, "")
     notes = _notes(late, listed, found.doubtful)
     if relays:
         notes.append(f"{_who(relays)} came late after an earlier delay or wait, not by own work: no culprit")
     steps, known = sorted(used), np.argwhere(~np.isnan(late.ns)).tolist()
     cells = {(r, steps[k]): int(late.ns[r, k]) for r, k in known}
-    return Stragglers(rows, _blame_rows(ledger, origin, clocks), _arrivals(c, arrived), notes, cells)
+    return Stragglers(rows, _blame_rows(ledger, origin, clocks), _arrivals(c, arrived), notes, cells, behind)
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,6 @@ class _View:
     ledger: Ledger
     late: Lateness
     clocks: Clocks
-    steps: int
     config: Config
 
 
@@ -122,7 +128,7 @@ def _culprits(view: _View, suspected: list[int], blamed: Origin) -> list[Straggl
 
 def _row(view: _View, rank: int, blamed: int, owing: Owing, arrivals: Late | None) -> StragglerRow:
     facts, ledger, late, clocks, config = view.facts, view.ledger, view.late, view.clocks, view.config
-    steps, lower = view.steps, ledger.at_least[rank] > 0
+    steps, lower = int(late.seen[rank]), ledger.at_least[rank] > 0
     cause = explain(facts, arrivals, config)
     typical = int(late.clear_ns[rank] / late.clear[rank])
     bound = clocks.bound(rank)
@@ -190,7 +196,7 @@ def significant_last(ranks: int, steps: int, config: Config = DEFAULT) -> int | 
 
 
 def _explanation(view: _View, rank: int, blamed: int, cause: Cause, quality: str) -> str:
-    late, steps, config = view.late, view.steps, view.config
+    late, steps, config = view.late, int(view.late.seen[rank]), view.config
     steps_late, first = int(late.late[rank].sum()), int(np.sum(late.worst == rank))
     typical = units.time(late.clear_ns[rank] / late.clear[rank])
     text = (

@@ -47,7 +47,7 @@ def suspects(
     own = origin.by_rank - origin.by_schedule
     fit = (count >= (2 if len(used) >= 3 else 1)) & (own > 0) & (late.clear > 0)
     fit &= own >= config.min_own_share * (ledger.direct + ledger.at_least)
-    sure = late.real & _no_chance(late.late, fit & late.real, config)
+    sure = late.real & _no_chance(late.late, late.seen, fit & late.real, config)
     together = _together(late.late, np.where(fit, own, 0), config)
     fit &= together >= config.min_blame_share * _waiter_time(facts, ledger, steps)
     return Suspects(np.flatnonzero(fit & sure), np.flatnonzero(fit & ~sure), late)
@@ -60,14 +60,16 @@ def _at(by_step: Floats, steps: Ints) -> Floats:
     return out
 
 
-def _no_chance(late: Bools, candidates: Bools, config: Config) -> Bools:
-    """By rank: late in most steps, or in more of them than ranks that are late as often as the others are."""
+def _no_chance(late: Bools, seen: Ints, candidates: Bools, config: Config) -> Bools:
+    """By rank: late in most steps that it is ``seen`` in, or in more than if it were late as often as the others."""
     ranks, steps = late.shape
     others = late[~candidates]
     often = (others.sum() + 0.5) / (others.size + 1)  # Jeffreys' estimate of a rate: never 0
     tail = np.cumsum([comb(steps, k) * often**k * (1 - often) ** (steps - k) for k in range(steps, -1, -1)])[::-1]
     count = late.sum(axis=1)
-    out: Bools = (count >= config.persistent_share * steps) | (ranks * tail[count] <= config.late_significance)
+    out: Bools = (count >= config.persistent_share * np.maximum(seen, 1)) | (
+        ranks * tail[count] <= config.late_significance
+    )
     return out
 
 

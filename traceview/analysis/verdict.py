@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from traceview import units
-from traceview.analysis.findings.common import has_gpu, per_step, record_again, step_ns
+from traceview.analysis.findings.common import has_gpu, on_host, per_step, record_again, step_ns
 from traceview.analysis.findings.pipeline_bubble import bubble
+from traceview.analysis.findings.straggler import CAUSE_WORDS
 from traceview.config import Config
 from traceview.result import Finding, Result, Verdict
 
@@ -137,9 +138,19 @@ def _slow(result: Result, found: list[Finding], coverage: str, config: Config) -
         do=first.advice,
         owner=first.owner,
         rule_outs=_rule_outs(result, config, first),
-        next=found[1].title + f", {units.time(found[1].saving_ns_per_step)}" if len(found) > 1 else "",
+        next=_next(result, found),
         ticket=_ticket(result, first),
     )
+
+
+def _next(result: Result, found: list[Finding]) -> str:
+    """What limits the step once the first finding is mended: a rank that hides behind it, or the next finding."""
+    first = found[0]
+    behind = next((row for row in result.hidden if first.id == f"straggler-{row.behind}"), None)
+    if behind is not None:
+        who = f"rank {behind.rank}{on_host(behind.host)} {CAUSE_WORDS[behind.cause]}"
+        return f"{who}, {units.time(behind.late_ns)} late, hidden behind rank {behind.behind}"
+    return found[1].title + f", {units.time(found[1].saving_ns_per_step)}" if len(found) > 1 else ""
 
 
 def _rule_outs(result: Result, config: Config, first: Finding | None = None) -> str:

@@ -63,6 +63,7 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
         metrics=_metrics(lanes, steps, budget.wall_ns, budget.leaves_ns, estimated=base.marks.estimated),
         collective_rows=_collectives(base, across, lanes, fabric, config),
         straggler_rows=blamed.found.rows,
+        hidden=blamed.found.hidden,
         clock=across.alignment.clock,
         findings=[],
         quality=_quality(run, base, across, heavy, [*notes, *blamed.found.notes]),

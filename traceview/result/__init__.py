@@ -22,6 +22,7 @@ from traceview.result.rows import (
     CopyRow,
     ExpertRank,
     ExpertRow,
+    HiddenRow,
     HostClock,
     IdleRow,
     KernelRow,
@@ -53,6 +54,7 @@ __all__ = [
     "ExpertRank",
     "ExpertRow",
     "Finding",
+    "HiddenRow",
     "HostClock",
     "IdleRow",
     "KernelRow",
@@ -252,6 +254,8 @@ class Result(msgspec.Struct):
     blame_by: list[BlamePlaceRow] = []
     blame_by_untold: dict[str, str] = {}
     """kind of place -> why there are no rows of it"""
+    hidden: list[HiddenRow] = []
+    """ranks that are late behind a straggler"""
     experts: list[ExpertRow] = []
     kernels: list[KernelRow] = []
     ranges: list[RangeRow] = []

@@ -80,6 +80,23 @@ class StragglerRow(msgspec.Struct):
     """METHODS h.2: step time if this rank, or its whole slow node, were typical; None = the replay cannot tell"""
 
 
+class HiddenRow(msgspec.Struct):
+    """A rank that is late in most steps and costs nothing, as a named straggler is later: the next limit."""
+
+    rank: int
+    host: str
+    behind: int
+    """the straggler that hides it"""
+    late_ns: int
+    """its lateness after the median member in a step, median over the steps in which it is late"""
+    late_steps: int
+    steps: int
+    """used steps in which it is seen"""
+    cause: str
+    """as of a straggler"""
+    explanation: str
+
+
 class ExpertRank(msgspec.Struct):
     """A rank that was the most loaded one, or as loaded, of a dispatch/combine pair that gains from even tokens."""
 

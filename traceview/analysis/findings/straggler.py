@@ -83,6 +83,7 @@ def _finding(result: Result, who: str, rows: list[StragglerRow], saving: int, co
         f"late in {first.late_steps} of {first.steps} steps{last}",
         *(part for part in first.explanation.split("; ") if part),
     ]
+    evidence += [row.explanation for row in result.hidden if row.behind in {r.rank for r in rows}]
     played = None if even else _replayed(result, first)
     if played is not None:
         evidence.append(_both(result, (min(saving, step_ns(result)), played), config))
