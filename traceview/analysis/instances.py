@@ -116,6 +116,14 @@ def block(rows: Rows, first: Ints, member: Bools, instances: Ints) -> Block:
     return Block(instances, rows[at].astype(np.int64), local, head, member[at])
 
 
+def by_value(values: Ints) -> Iterator[tuple[int, Ints]]:
+    """(each value, where it stands), ascending."""
+    order = np.argsort(values, kind="stable")
+    cuts = np.flatnonzero(np.diff(values[order])) + 1
+    for own in np.split(order, cuts) if len(order) else []:
+        yield int(values[own[0]]), own
+
+
 def ranges(first: Ints, size: int = BLOCK) -> list[tuple[int, int]]:
     """Ranges of instances that have about ``size`` rows; an instance is never cut."""
     out, low, count = [], 0, len(first) - 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview.analysis.groups import NONE, POINT, Columns
-from traceview.analysis.instances import Instances, ranges
+from traceview.analysis.instances import Instances, by_value, ranges
 from traceview.analysis.leaftime import LeafTime, SegmentSource
 from traceview.analysis.types import Bools, Ints, Matches, Rows, Windows
 from traceview.schema import LEAVES
@@ -152,7 +152,7 @@ def _meetings(c: Columns, m: Matches, ranks: Ints, source: SegmentSource) -> Row
         meets = (m.instance[a:b] >= 0) & ~(c.p2p[a:b] | POINT[c.kind[a:b]])
         segments = source(r)
         if segments is not None:
-            beside = LeafTime.of(segments).between(c.start[a:b], c.end[a:b])
+            beside = LeafTime.of(segments).between(c.start[a:b], c.end[a:b], COMPUTE)
             meets &= beside[:, COMPUTE].sum(axis=1) == 0
         out.append((a + np.flatnonzero(meets)).astype(np.int32))
     return np.concatenate(out)
@@ -219,11 +219,10 @@ def leaf_time(source: SegmentSource, rank: Ints, start: Ints, end: Ints) -> tupl
     """([queries, leaves] ns, whether the rank has segments) for many ranks; one rank's segments at a time."""
     out = np.zeros((len(rank), len(LEAVES)), np.int64)
     known = np.zeros(len(rank), np.bool_)
-    for r in np.unique(rank).tolist():
+    for r, mine in by_value(rank):
         segments = source(r)
         if segments is None:
             continue
-        mine = np.flatnonzero(rank == r)
         out[mine] = LeafTime.of(segments).between(start[mine], end[mine])
         known[mine] = True
     return out, known

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,8 +27,11 @@ class LeafTime:
         """From the phases of a decomposition."""
         return cls(segments.bounds, LEAF_OF[segments.phase])
 
-    def between(self, start: Ints, end: Ints) -> Ints:
-        """[queries, len(LEAVES)] ns of ``[start, end)``; time outside the record is in no leaf. Rows sum exactly."""
+    def between(self, start: Ints, end: Ints, leaves: Sequence[int] = range(len(LEAVES))) -> Ints:
+        """[queries, len(LEAVES)] ns of ``[start, end)``; time outside the record is in no leaf. Rows sum exactly.
+
+        ``leaves``: those that are asked for; the others are 0.
+        """
         out = np.zeros((len(start), len(LEAVES)), np.int64)
         if not len(self.leaf):
             return out
@@ -37,7 +40,7 @@ class LeafTime:
         at = [np.clip(np.searchsorted(self.bounds, x, side="right") - 1, 0, len(self.leaf) - 1) for x in ends]
         part = [x - self.bounds[i] for x, i in zip(ends, at, strict=True)]
         length = np.diff(self.bounds)
-        for k in np.unique(self.leaf).tolist():
+        for k in np.intersect1d(self.leaf, leaves).tolist():
             own = self.leaf == k
             total = np.append(0, np.cumsum(np.where(own, length, 0)))
             until = [total[i] + np.where(own[i], p, 0) for i, p in zip(at, part, strict=True)]

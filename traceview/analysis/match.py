@@ -9,6 +9,7 @@ import numpy as np
 
 from traceview.analysis import p2p
 from traceview.analysis.groups import KIND, N_X_N, NONE, POINT, SAME_SIZES, UNKNOWN_LAUNCH, Columns, columns
+from traceview.analysis.instances import by_value
 from traceview.analysis.placing import Clues, cut, place
 from traceview.analysis.types import Bools, Codes, Ints, Matches
 from traceview.config import DEFAULT, Config
@@ -241,10 +242,10 @@ def _overlapping_names(c: Columns, clues: Clues, rows: Ints, key: Ints, name: In
     first = np.flatnonzero(np.diff(key[order], prepend=-1))
     lead = np.repeat(order[first], np.diff(np.append(first, len(order))))
     gap = c.end[lead] - c.end[order]
-    for r in np.unique(c.rank[order]).tolist():
-        own = (c.rank[order] == r) & (clues.host[c.rank[lead]] != clues.host[r])
-        if own.any():
-            shift[r] = np.median(gap[own])
+    for r, own in by_value(c.rank[order]):
+        far = own[clues.host[c.rank[lead[own]]] != clues.host[r]]
+        if len(far):
+            shift[r] = np.median(gap[far])
     late = np.maximum.reduceat(c.start[order] + shift[c.rank[order]], first) if len(first) else first
     early = np.minimum.reduceat(c.end[order] + shift[c.rank[order]], first) if len(first) else first
     count = int(name.max(initial=-1)) + 1

@@ -11,6 +11,7 @@ import numpy as np
 
 from traceview.analysis.blame import Ledger, Stretches, charges
 from traceview.analysis.groups import Columns
+from traceview.analysis.instances import by_value
 from traceview.analysis.lateness import WAIT, Arrivals, Starts, arrivals, fixed_reference, terms
 from traceview.analysis.leaftime import SegmentSource
 from traceview.analysis.p2p import components
@@ -262,9 +263,7 @@ def _over(low: Ints, high: Ints, rate: Floats, count: int) -> Floats:
 def _ranges(c: Columns, waits: _Waits, passing: _Passing) -> tuple[Ints, Ints]:
     """Range of the waits inside P of every passing row."""
     low, high = np.zeros(len(passing.row), np.int64), np.zeros(len(passing.row), np.int64)
-    rank = c.rank[passing.row]
-    for r in np.unique(rank).tolist():
-        mine = np.flatnonzero(rank == r)
+    for r, mine in by_value(c.rank[passing.row]):
         a, b = waits.head[r], waits.head[r + 1]
         low[mine] = a + np.searchsorted(waits.stretches.start[a:b], passing.start[mine], side="left")
         high[mine] = a + np.searchsorted(waits.stretches.end[a:b], c.start[passing.row[mine]], side="right")
