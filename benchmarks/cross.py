@@ -3,7 +3,7 @@
     python benchmarks/cross.py            the two target sizes, and one size doubled
     python benchmarks/cross.py 1024 5000  one size: ranks, collectives per rank
 
-Prints CPU seconds per stage, the peak memory of the process and that of the table alone. Targets: 1,024 ranks x
+Prints CPU seconds per stage, the peak memory of the process and that of the table alone (GB of 1e9 bytes). Targets: 1,024 ranks x
 5,000 within 12 CPU-s and 1.5 GB, 16,384 x 500 within 30 CPU-s, twice the collectives at most 2.3
 times the time.
 """
@@ -144,8 +144,8 @@ def measure(ranks: int, count: int) -> dict[str, float]:
     verdict = find(facts, ledger, origins, Clocks(clock.base, hosts, clock.clock), list(range(STEPS)))
     lap("stragglers")
     times["total"] = sum(v for k, v in times.items() if k != "(pieces)")
-    times["rss_gb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    times["table_rss_gb"] = before / 1e6
+    times["rss_gb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    times["table_rss_gb"] = before * 1024 / 1e9
     assert [r.rank for r in verdict.rows] == [SLOW], [r.rank for r in verdict.rows]
     assert ledger.direct.sum() + ledger.unblamed == ledger.total
     return times

@@ -11,7 +11,7 @@ import numpy as np
 
 from traceview.analysis.blame import Ledger, Stretches, charges
 from traceview.analysis.groups import Columns
-from traceview.analysis.instances import by_value
+from traceview.analysis.instances import BLOCK, by_value
 from traceview.analysis.lateness import WAIT, Arrivals, Starts, arrivals, fixed_reference, terms
 from traceview.analysis.leaftime import SegmentSource
 from traceview.analysis.p2p import components
@@ -101,6 +101,7 @@ def _follow(facts: Facts, row_ns: Floats, by_rank_ns: Ints) -> Origin:
         moved = amount[passing.row] * passing.share
         if moved.sum() < 1.0 + TINY * total:
             break
+        del amount  # not beside the next one
         amount, by_message = _hand_on(facts, waits, passing, moved, scheduled)
         told += by_message
         # waits that nobody can be named for stay with the late rank
@@ -128,8 +129,11 @@ class _Cells:
 
     def sums(self, amount: Floats) -> Floats:
         """Amounts of all rows by rank and step."""
-        rows = np.flatnonzero(amount)
-        return self.grid(rows, amount[rows])
+        out = self.grid()
+        for low in range(0, len(amount), BLOCK):
+            rows = low + np.flatnonzero(amount[low : low + BLOCK])
+            out += self.grid(rows, amount[rows])
+        return out
 
     def grid(self, rows: Ints | None = None, amount: Floats | None = None) -> Floats:
         """Amounts of some rows by rank and step."""
@@ -157,11 +161,9 @@ def meeting_of_stages(facts: Facts) -> Bools:
 def late_rows(facts: Facts, owed: Floats) -> tuple[Ints, Ints]:
     """(rows that owe most of the blame, row of the median member of each)."""
     found, instance = facts.waited.instances, facts.matches.instance
-    rows = np.flatnonzero(owed > 0)
+    least = np.partition(owed, -MOST_ROWS)[-MOST_ROWS] if np.count_nonzero(owed > 0) > MOST_ROWS else 0.0
+    rows = np.flatnonzero((owed > 0) & (owed >= least))
     rows = rows[rows != found.median[instance[rows]]]
-    if len(rows) > MOST_ROWS:
-        amount = owed[rows]
-        rows = rows[amount >= np.partition(amount, len(amount) - MOST_ROWS)[len(amount) - MOST_ROWS]]
     rows = rows[np.argsort(-owed[rows], kind="stable")]
     total = np.cumsum(owed[rows])
     keep = rows[: int(np.searchsorted(total, COVER * total[-1])) + 1] if len(rows) else rows
@@ -203,8 +205,6 @@ class _Waits:
     stretches: Stretches
     head: Ints
     """by rank: its first wait"""
-    until: Ints
-    """length of all waits before each, ns; one more element at the end"""
 
     @classmethod
     def of(cls, facts: Facts) -> _Waits:
@@ -219,9 +219,16 @@ class _Waits:
             order = np.lexsort((start, rank))
             row, start, end, rank = row[order], start[order], end[order], rank[order]
         head = np.searchsorted(rank, np.arange(int(c.rank.max(initial=-1)) + 2))
-        until = np.zeros(len(row) + 1, np.int64)
-        np.cumsum(end - start, out=until[1:])
-        return cls(Stretches.of(m, row, start, end), head, until)
+        del rank, sure  # not beside what orders the waits
+        return cls(Stretches.of(m, row, start, end), head)
+
+    def length(self, low: Ints, high: Ints) -> Ints:
+        """Length of the waits in ranges of them, ns."""
+        until = np.zeros(len(self.stretches.row) + 1, np.int64)
+        np.subtract(self.stretches.end, self.stretches.start, out=until[1:])
+        np.cumsum(until, out=until)
+        out: Ints = until[high] - until[low]
+        return out
 
 
 def _hand_on(
@@ -234,7 +241,7 @@ def _hand_on(
     c, found, own = facts.c, facts.waited.instances, waits.stretches
     out, by_message = np.zeros(len(c)), np.zeros(int(c.rank.max()) + 1)
     low, high = _ranges(c, waits, passing)
-    length = waits.until[high] - waits.until[low]
+    length = waits.length(low, high)
     rate = np.where(length > 0, moved / np.maximum(length, 1), 0.0)
     each = _over(low, high, rate, len(own.row))
     by_schedule = _over(low, high, rate * scheduled, len(own.row)) if scheduled.any() else each
