@@ -3,9 +3,9 @@
     python benchmarks/cross.py            the two target sizes, and one size doubled
     python benchmarks/cross.py 1024 5000  one size: ranks, collectives per rank
 
-Prints CPU seconds per stage, the peak memory of the process and that of the table alone (GB of 1e9 bytes). Targets: 1,024 ranks x
-5,000 within 12 CPU-s and 1.5 GB, 16,384 x 500 within 30 CPU-s, twice the collectives at most 2.3
-times the time.
+Prints CPU seconds per stage, the peak memory of the process and that of the table alone (GB of 1e9 bytes). Targets:
+1,024 ranks x 5,000 within 12 CPU-s and 1.5 GB, 16,384 x 500 within 30 CPU-s, twice the collectives at most 2.3 times
+the time.
 """
 
 from __future__ import annotations

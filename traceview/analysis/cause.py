@@ -10,6 +10,7 @@ import numpy as np
 
 from traceview import units
 from traceview.analysis.groups import Columns
+from traceview.analysis.instances import ranges
 from traceview.analysis.intervals import subtract, union
 from traceview.analysis.lateness import Arrivals, terms
 from traceview.analysis.ops import names as names_of
@@ -96,13 +97,19 @@ def passes_on(terms_ns: dict[str, int]) -> bool:
 
 
 def late_arrivals(facts: Facts, owing: dict[int, Owing], config: Config = DEFAULT) -> dict[int, Late]:
-    """By rank, where both it and its reference have a record: for all at once, as suspects may be thousands."""
-    c = facts.c
+    """By rank, where both it and its reference have a record: for many at once, as suspects may be thousands."""
     unequal = facts.meetings if owing else np.zeros(0, np.bool_)
-    parts = {r: _main_group(c, o, unequal, config) for r, o in owing.items() if len(o.row)}
-    if not parts:
-        return {}
-    rows, medians = (np.concatenate([getattr(o, name) for o in parts.values()]) for name in ("row", "median"))
+    parts = [_main_group(facts.c, o, unequal, config) for o in owing.values() if len(o.row)]
+    sizes = np.append(0, np.cumsum([len(o.row) for o in parts]))
+    out: dict[int, Late] = {}
+    for low, high in ranges(sizes):
+        out |= _late_arrivals(facts, parts[low:high])
+    return out
+
+
+def _late_arrivals(facts: Facts, parts: list[Owing]) -> dict[int, Late]:
+    c = facts.c
+    rows, medians = (np.concatenate([getattr(o, name) for o in parts]) for name in ("row", "median"))
     late = lateness_of(facts, rows, medians)
     found = terms(c, late, facts.segments)
     order = np.flatnonzero(found.known)
