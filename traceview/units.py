@@ -87,6 +87,15 @@ def share(fraction: float | None) -> str:
     return "-" if fraction is None else f"{fraction * 100:.1f} %"
 
 
+def count(n: int, noun: str) -> str:
+    """A number of things.
+
+    >>> count(1, "run"), count(1200, "run")
+    ('1 run', '1,200 runs')
+    """
+    return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
 def ranks(ids: list[int]) -> str:
     """Rank numbers as ranges.
 

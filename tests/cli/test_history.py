@@ -71,3 +71,19 @@ def test_the_variable_names_the_history(db: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TRACEVIEW_HISTORY", db)
     assert ran(capsys, "history", SAMPLES / "healthy")[0] == 0
     assert Path(db).exists()
+
+
+def test_a_run_is_kept_once_whatever_its_label(db: str, capsys: pytest.CaptureFixture[str]):
+    add = ("history", SAMPLES / "slow_rank", "--db", db)
+    assert ran(capsys, *add)[1].startswith("1 added\n")
+    code, out, _ = ran(capsys, *add, "--label", "v2")
+    assert code == 0 and out.startswith("0 added, 1 labelled anew\n") and "1 run: changes are" in out and "v2" in out
+
+
+def test_an_empty_name_is_no_job(db: str, capsys: pytest.CaptureFixture[str]):
+    for job in ("", "x" * 201):
+        code, out, err = ran(capsys, "history", SAMPLES / "healthy", "--db", db, "--job", job)
+        assert (code, out) == (2, "") and "1 to 200 characters" in err
+    code, out, err = ran(capsys, "history", SAMPLES / "healthy", "--db", "")
+    assert (code, out) == (2, "") and "keeps nothing" in err
+    assert not Path(db).exists()

@@ -112,9 +112,10 @@ def run(start: int, *steps_ms: float) -> Result:
 def test_what_is_kept_comes_back(tmp_path: Path):
     path = str(tmp_path / "h.sqlite")
     store = Store(path, create=True)
-    assert store.add(run(5, 10, 12, 11), "a", "abc")
-    assert not store.add(run(5, 10, 12, 11), "a", "abc")
-    assert store.add(run(6, 10, 12, 11), "b")
+    assert store.add(run(5, 10, 12, 11), "a", "typo") == "added"
+    assert store.add(run(5, 10, 12, 11), "a", "abc") == "labelled anew"
+    assert store.add(run(5, 10, 12, 11), "a", "abc") == store.add(run(5, 10, 12, 11), "a") == "known already"
+    assert store.add(run(6, 10, 12, 11), "b") == "added"
     store.close()
     again = Store(path, create=False)
     (got,) = again.entries("a")
@@ -167,3 +168,57 @@ def test_a_password_is_never_shown():
     with pytest.raises(TraceviewError) as error:
         Store("postgresql+nodriver://me:secret@host/db", create=False)
     assert "secret" not in str(error.value)
+
+
+def test_a_database_of_another_program_is_left_alone(tmp_path: Path):
+    path = tmp_path / "h.sqlite"
+    other_database(path)
+    before = path.read_bytes()
+    with pytest.raises(TraceviewError, match="no history of traceview"):
+        Store(str(path), create=True)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("where", ["", ":memory:", "sqlite://", "sqlite:///:memory:"])
+def test_a_history_that_keeps_nothing_is_refused(where: str):
+    with pytest.raises(TraceviewError, match="keeps nothing"):
+        Store(where, create=True)
+
+
+def test_looking_by_url_makes_no_file(tmp_path: Path):
+    with pytest.raises(TraceviewError, match="no history yet"):
+        Store(f"sqlite:///{tmp_path}/h.sqlite", create=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("change", ["more = '{'", "step_ns = 'abc'", "step_ns = 0"])
+def test_a_damaged_row_is_named(change: str, tmp_path: Path):
+    path = tmp_path / "h.sqlite"
+    store = Store(str(path), create=True)
+    store.add(run(5, 10, 12, 11), "a")
+    with sqlite3.connect(path) as db:
+        db.execute(f"update traceview_runs set {change}")
+    db.close()
+    with pytest.raises(TraceviewError, match="row 1 of traceview_runs is damaged"):
+        store.entries()
+    store.close()
+
+
+def test_a_locked_database_says_to_wait(tmp_path: Path):
+    path = str(tmp_path / "h.sqlite")
+    Store(path, create=True).close()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("begin exclusive")
+    with pytest.raises(TraceviewError, match="locked; another process is writing it"):
+        Store(f"sqlite:///{path}?timeout=0", create=True)
+    other.close()
+
+
+def test_names_are_kept_fit_to_print(tmp_path: Path):
+    store = Store(str(tmp_path / "h.sqlite"), create=True)
+    hostile = run(5, 10, 12, 11)
+    hostile.run.name = "a\x00\x1b[31m\nb"
+    store.add(hostile, "j", "l\n2")
+    (got,) = store.entries()
+    assert (got.name, got.label) == ("a��[31m�b", "l�2")
+    store.close()

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from traceview.cli import options, output, versus
 from traceview.errors import TraceviewError
+from traceview.units import one_line
+
+
+def _job(context: Any, param: Any, value: str | None) -> str | None:
+    if value is not None and not 0 < len(value.strip()) <= 200:
+        raise click.BadParameter("a job has a name of 1 to 200 characters", context, param)
+    return value and one_line(value)
 
 
 @click.command(short_help="Keep runs, and see when their step time changed and who straggled again.")
@@ -21,7 +30,12 @@ from traceview.errors import TraceviewError
     metavar="FILE|URL",
     help="Where runs are kept; a database URL works too. Also $TRACEVIEW_HISTORY.",
 )
-@click.option("--job", metavar="NAME", help="The job that the runs are of [default: default]; without PATH: only it.")
+@click.option(
+    "--job",
+    metavar="NAME",
+    callback=_job,
+    help="The job that the runs are of [default: default]; without PATH: only it.",
+)
 @click.option("--label", default="", metavar="TEXT", help="A word to keep with the runs: a commit, a driver version.")
 @click.option("--json", "json_", metavar="FILE", help="Write the trends as JSON; '-' prints only JSON on stdout.")
 @click.option("--markdown", metavar="FILE", help="Write the trends as Markdown; '-' prints them.")
@@ -56,7 +70,7 @@ def history(paths: tuple[str, ...], **given: Any) -> int:
     return 0
 
 
-def _write(found: Any, added: list[bool], given: dict[str, Any]) -> None:
+def _write(found: Any, added: Sequence[str], given: dict[str, Any]) -> None:
     import msgspec
 
     from traceview_reports import history as report
@@ -64,8 +78,8 @@ def _write(found: Any, added: list[bool], given: dict[str, Any]) -> None:
     silent = given["quiet"] or "-" in (given["json_"], given["markdown"])
     if not silent:
         if added:
-            known = f", {added.count(False)} known already" if False in added else ""
-            click.echo(f"{added.count(True)} added{known}\n")
+            counts = {"added": 0} | Counter(added)
+            click.echo(", ".join(f"{n} {what}" for what, n in counts.items()) + "\n")
         sys.stdout.write(report.render(found, color=sys.stdout.isatty(), verbose=given["verbose"]))
     if given["json_"]:
         output.write(given["json_"], msgspec.json.encode({"schema": "traceview.history/1", "trends": found}))

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
-from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 import sqlalchemy as sa
 
+from traceview import units
 from traceview.errors import TraceviewError
 from traceview.history.trend import Entry
 from traceview.result import Result, group_ns
 
 VERSION = 1
+Kept = Literal["added", "known already", "labelled anew"]
+_ELSE = "name a SQLite file or a database URL"
+_ADVICE = {
+    "locked": "another process is writing it: run again when it is done",
+    "readonly": "ask for write rights, or name a copy",
+    "full": "free some space and run again",
+    "unable to open": "check that its folder exists and its rights",
+    "No module named": "install the driver of that database",
+}
 _META = sa.MetaData()
 _INFO = sa.Table("traceview_history", _META, sa.Column("version", sa.Integer, nullable=False))
 _RUNS = sa.Table(
@@ -49,44 +60,62 @@ class Store:
 
     def __init__(self, where: str, *, create: bool) -> None:
         url = "://" in where
-        if not url and not create and not Path(where).exists():
-            raise TraceviewError(f"{where}: no history yet; `traceview history TRACES` starts one")
-        self.where = sa.engine.make_url(where).render_as_string(hide_password=True) if url else where
+        self.where = "the database URL" if url else where
         with self._told():
-            self._engine = sa.create_engine(where if url else sa.URL.create("sqlite", database=where))
+            place = sa.engine.make_url(where) if url else sa.URL.create("sqlite", database=where)
+            self.where = place.render_as_string(hide_password=True) if url else where
+            if place.get_backend_name() == "sqlite":
+                self._refuse(place.database, create)
+            self._engine = sa.create_engine(place)
             with self._engine.begin() as db:
-                if create:
-                    _META.create_all(db)
-                self._check(db)
+                self._open(db, create)
 
-    def _check(self, db: sa.Connection) -> None:
-        if not sa.inspect(db).has_table(_INFO.name):
-            raise TraceviewError(f"{self.where}: is a database, but no history of traceview")
+    def _refuse(self, file: str | None, create: bool) -> None:
+        """TraceviewError if there is no file to keep runs in, or none to look at yet."""
+        if not file or file == ":memory:":
+            raise TraceviewError("a history without a file keeps nothing; name a SQLite file or a database URL")
+        if not create and not os.path.exists(file):
+            raise TraceviewError(f"{self.where}: no history yet; `traceview history TRACES` starts one")
+
+    def _open(self, db: sa.Connection, create: bool) -> None:
+        """TraceviewError if it is of another version or of another program; tables are made in an empty one only."""
+        tables = sa.inspect(db).get_table_names()
+        if _INFO.name not in tables:
+            file = db.dialect.name == "sqlite"  # a database of a server is shared: tables beside others are usual
+            if not create or (file and tables):
+                raise TraceviewError(f"{self.where}: is a database, but no history of traceview; name a new file")
+            _META.create_all(db)
         version = db.execute(sa.select(_INFO.c.version)).scalar()
-        if version is None:
+        if version is None and create:
             db.execute(sa.insert(_INFO).values(version=VERSION))
         elif version != VERSION:
             raise TraceviewError(f"{self.where}: history of version {version}; this traceview reads {VERSION}")
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Errors of the database in one line."""
+        """Errors of the database in one line, with what to do."""
         try:
             yield
-        except (sa.exc.SQLAlchemyError, ImportError) as error:
-            reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-            raise TraceviewError(f"{self.where}: {reason}; name a SQLite file or a database URL") from error
+        except (sa.exc.SQLAlchemyError, ImportError, OverflowError) as error:
+            reason = str(getattr(error, "orig", None) or error).partition("\n")[0]
+            advice = next((do for word, do in _ADVICE.items() if word in reason), _ELSE)
+            raise TraceviewError(f"{self.where}: {reason}; {advice}") from error
 
-    def add(self, result: Result, job: str, label: str = "") -> bool:
-        """Keep what history needs of a result; False if it is there already (the same result, job and label)."""
+    def add(self, result: Result, job: str, label: str = "") -> Kept:
+        """Keep what history needs of a result. A run of a job is there once; another label replaces its label."""
         entry = entry_of(result, job, label)
         row = {k: v for k, v in msgspec.structs.asdict(entry).items() if k in _RUNS.c}
         row["more"] = msgspec.json.encode(_More(entry.parts_ns, entry.culprits)).decode()
+        same = _RUNS.c.digest == entry.digest
         with self._told(), self._engine.begin() as db:
-            if db.execute(sa.select(_RUNS.c.id).where(_RUNS.c.digest == entry.digest)).first():
-                return False
-            db.execute(sa.insert(_RUNS).values(**row))
-        return True
+            known = db.execute(sa.select(_RUNS.c.label).where(same)).first()
+            if known is None:
+                db.execute(sa.insert(_RUNS).values(**row))
+            elif entry.label in ("", known.label):
+                return "known already"
+            else:
+                db.execute(sa.update(_RUNS).where(same).values(label=entry.label))
+        return "added" if known is None else "labelled anew"
 
     def entries(self, job: str | None = None) -> list[Entry]:
         """All runs, or those of a job."""
@@ -94,13 +123,16 @@ class Store:
         if job is not None:
             query = query.where(_RUNS.c.job == job)
         with self._told(), self._engine.connect() as db:
-            rows = [dict(r) for r in db.execute(query).mappings()]
-        out = []
-        for row in rows:
+            rows = [{str(k): v for k, v in r.items()} for r in db.execute(query).mappings()]
+        return [self._entry(row.pop("id"), row) for row in rows]
+
+    def _entry(self, number: int, row: dict[str, Any]) -> Entry:
+        try:
             more = msgspec.json.decode(row.pop("more"), type=_More)
-            del row["id"]
-            out.append(Entry(**row, parts_ns=more.parts_ns, culprits=more.culprits))
-        return out
+            return msgspec.convert({**row, "parts_ns": more.parts_ns, "culprits": more.culprits}, Entry)
+        except (msgspec.MsgspecError, TypeError) as error:
+            told = f"{self.where}: row {number} of {_RUNS.name} is damaged ({error})"
+            raise TraceviewError(f"{told}; delete that row, or restore the file") from error
 
     def close(self) -> None:
         """Let go of the database."""
@@ -114,20 +146,20 @@ def entry_of(result: Result, job: str, label: str) -> Entry:
         raise TraceviewError(f"{result.run.name}: no step could be measured, so there is nothing to keep")
     n = len(result.window_rows)
     groups = group_ns(result.budget.leaves_ns, result.budget.sub_ns)
-    facts = (job, label, result.run.name, result.run.start_ns, result.run.ranks, result.run.steps.used, walls)
+    facts = (job, result.run.name, result.run.start_ns, result.run.ranks, result.run.steps.used, walls)
     return Entry(
         digest=sha256(msgspec.json.encode(facts)).hexdigest(),
-        job=job,
-        name=result.run.name,
-        label=label,
+        job=units.one_line(job),
+        name=units.one_line(result.run.name),
+        label=units.one_line(label),
         started_ns=result.run.start_ns,
         world_size=result.run.world_size or len(result.run.ranks),
-        gpu=", ".join(result.run.device_names),
+        gpu=units.one_line(", ".join(result.run.device_names)),
         steps=len(walls),
         step_ns=round(float(np.median(walls))),
         mean_ns=round(result.budget.wall_ns / n),
         status=result.verdict.status,
-        headline=result.verdict.headline,
+        headline=units.one_line(result.verdict.headline),
         tool_version=result.tool_version,
         parts_ns={g: round(ns / n) for g, ns in groups.items() if ns},
         culprits=list(dict.fromkeys(s.host.lstrip("?") or f"rank {s.rank}" for s in result.straggler_rows)),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log, sqrt
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 
+from traceview import units
 from traceview.analysis.statistics import t_tail
 from traceview.config import DEFAULT, Config
 
@@ -29,7 +30,7 @@ class Entry(msgspec.Struct):
     world_size: int | None
     gpu: str
     steps: int
-    step_ns: int
+    step_ns: Annotated[int, msgspec.Meta(gt=0)]
     mean_ns: int
     status: str
     headline: str
@@ -80,7 +81,7 @@ def _trend(job: str, world: int | None, gpu: str, runs: list[Entry], config: Con
     if len(runs) > MOST:
         notes.append(f"changes are looked for in the last {MOST} of {len(runs)} runs")
     if len(runs) < config.history_min_runs:
-        notes.append(f"{len(runs)} runs: changes are looked for from {config.history_min_runs} on")
+        notes.append(f"{units.count(len(runs), 'run')}: changes are looked for from {config.history_min_runs} on")
     seen: dict[str, int] = {}
     for run in runs:
         for who in run.culprits:
