@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from traceview import units
 from traceview.result import Finding, Metric, Result
+from traceview.result.versus import class_name
 from traceview_reports.names import clean
 from traceview_reports.tables import metric
 
@@ -23,12 +24,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Tile:
-    """A key number: ``define`` names its definition, ``note`` its basis."""
+    """A key number: ``define`` names its definition, ``note`` its basis, ``delta`` its change from a baseline."""
 
     label: str
     value: str
     note: str
     define: str
+    delta: str = ""
+    tone: str = ""
+    """good | bad | warn, where the change was judged"""
 
 
 def claim(result: Result) -> str:
@@ -121,15 +125,28 @@ def saving(finding: Finding, *, short: bool = False) -> str:
 
 
 def tiles(result: Result) -> list[Tile]:
-    """Goodput and the ceiling it leaves, MFU if known, overlap, busbw against its bound, step time."""
+    """Goodput and the ceiling it leaves, MFU if known, overlap, busbw against its bound, step time.
+
+    Each tells its change from a baseline, where one was given.
+    """
     m = result.metrics
     out = [_goodput(m)]
     if "mfu" in m and m["mfu"].value is not None:
         out.append(_tile("MFU", m["mfu"], "mfu"))
     out.append(_tile("transfer hidden by compute", m.get("overlap_transfer"), "overlap_transfer"))
+    out = [replace(tile, delta=_points(result, tile.define)) for tile in out]
     out.append(_busbw(result))
     out.append(_steps(result))
     return out
+
+
+def _points(result: Result, name: str) -> str:
+    """A share beside that of the baseline, in percentage points: percent of percents would mislead."""
+    before = result.against.metrics.get(name) if result.against else None
+    now = result.metrics[name].value if name in result.metrics else None
+    if before is None or now is None:
+        return ""
+    return f"{(now - before) * 100:+.1f} points, baseline {units.share(before)}".replace("-", "−")
 
 
 def _tile(label: str, value: Metric | None, define: str) -> Tile:
@@ -151,14 +168,17 @@ def _goodput(metrics: dict[str, Metric]) -> Tile:
 
 def _busbw(result: Result) -> Tile:
     """The class of collectives with the most transfer that has a bandwidth."""
-    rows = [r for r in result.collective_rows if r.busbw is not None]
+    rows = [(r, r.busbw) for r in result.collective_rows if r.busbw is not None]
     if not rows:
         return Tile("bus bandwidth", "-", "no collective with a size and a full match", "busbw")
-    row = max(rows, key=lambda r: r.transfer_ns)
+    row, busbw = max(rows, key=lambda r: r[0].transfer_ns)
     bound = (
         f"{units.share(row.efficiency)} of {row.peak:,.0f} GB/s" if row.efficiency and row.peak else "bound unknown"
     )
-    return Tile(f"{clean(row.kind, 20)} busbw", metric(row.busbw, "GB/s"), f"{bound}, {row.size_class}", "busbw")
+    before = result.against.busbw.get(class_name(row)) if result.against else None
+    delta = f"{units.change_share(busbw / before - 1)}, baseline {metric(before, 'GB/s')}" if before else ""
+    note = f"{bound}, {row.size_class}"
+    return Tile(f"{clean(row.kind, 20)} busbw", metric(busbw, "GB/s"), note, "busbw", delta)
 
 
 def _steps(result: Result) -> Tile:
@@ -174,4 +194,13 @@ def _steps(result: Result) -> Tile:
     p50 = pick("step_time", (len(walls) - 1) // 2)
     p95, longest = pick("step_time_p95", -(-95 * len(walls) // 100) - 1), pick("step_time_max", len(walls) - 1)
     note = f"p95 {units.time(p95)} · max {units.time(longest)} · {len(walls):,} step{'s' * (len(walls) != 1)}"
-    return Tile("step time, median", units.time(p50), note, "step_time")
+    return Tile("step time, median", units.time(p50), note, "step_time", *_judged(result))
+
+
+def _judged(result: Result) -> tuple[str, str]:
+    """The change of the step time and the outcome of the gate, with its tone; empty without a baseline."""
+    d = result.against.decision if result.against else None
+    if d is None:
+        return "", ""
+    tone = {"PASS": "good", "FAIL": "bad", "INCONCLUSIVE": "warn"}[d.outcome]
+    return f"{units.change_share(d.change)}: {d.outcome}, threshold {d.threshold * 100:.1f} %", tone

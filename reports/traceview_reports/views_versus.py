@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter as at
 from operator import itemgetter
@@ -27,12 +28,41 @@ _NOTE = "per rank and step; the changes sum to the change of the mean step"
 
 def views(c: Comparison) -> tuple[View, ...]:
     """Parts of the step, kernels, collectives, leaves."""
+    return (parts(c), *work(c), leaves(c))
+
+
+def parts(c: Comparison) -> View:
+    """The step by group."""
+    return _parts("groups", "What changed", c.groups, _NOTE)
+
+
+def leaves(c: Comparison) -> View:
+    """The step by leaf."""
+    return _parts("leaves", "What changed, leaf by leaf", c.leaves, _NOTE)
+
+
+def work(c: Comparison) -> tuple[View, View]:
+    """Kernels and collectives."""
     return (
-        _parts("groups", "What changed", c.groups, _NOTE),
         _work("kernels", "Kernels", c.kernels, "GPU time per rank and step, hidden or not; the largest changes"),
         _work("collectives", "Collectives", c.collectives, "transfer time per rank and step, waits left out"),
-        _parts("leaves", "What changed, leaf by leaf", c.leaves, _NOTE),
     )
+
+
+def findings(c: Comparison) -> View:
+    """Findings that one side has and the other has not."""
+    rows = [(word, title) for word, titles in (("new", c.found), ("gone", c.gone)) for title in titles]
+    columns = (
+        Column("only", "text", itemgetter(0), "versus.only"),
+        Column("finding", "prose", itemgetter(1), "versus.finding"),
+    )
+    return View("findings-table", "New and gone", columns, rows, "Both sides have the same findings.", "")
+
+
+def different(facts: Sequence[str]) -> View:
+    """What makes the sides hard to compare."""
+    columns = (Column("differs or limits", "prose", str, "versus.differs"),)
+    return View("different", "What differs", columns, facts, "Nothing: the sides were recorded alike.", "")
 
 
 def _parts(name: str, title: str, rows: list[Change], note: str) -> View:
@@ -80,3 +110,20 @@ def runs(d: Decision) -> View:
         Column("step time", "time", itemgetter(3), "versus.step"),
     )
     return View("compared", "Runs", columns, rows, "No run was given.", "step time: median of the used steps")
+
+
+def step_times(d: Decision) -> View:
+    """Every used step of every run, in order."""
+    rows = [
+        (word, name, n, ns)
+        for word, side in (("baseline", d.baseline), ("candidate", d.candidate))
+        for name, times in zip(side.names, side.step_ns, strict=False)
+        for n, ns in enumerate(times, 1)
+    ]
+    columns = (
+        Column("side", "text", itemgetter(0), "versus.side"),
+        Column("run", "name", itemgetter(1), "history.name"),
+        Column("step", "int", itemgetter(2), "versus.order"),
+        Column("step time", "time", itemgetter(3), "versus.step"),
+    )
+    return View("times-table", "Step times", columns, rows, "They are not in this document.", "")

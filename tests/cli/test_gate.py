@@ -131,10 +131,35 @@ def test_files_for_a_server(saved: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert ran(capsys, *command, "--force")[0] == 1
 
 
+def test_pages(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    sides = (saved / "healthy.json", saved / "slow_rank.json")
+    for verb, code, word in (("compare", 0, "SLOWER"), ("gate", 1, "FAIL")):
+        page = tmp_path / f"{verb}.html"
+        got, out, _ = ran(capsys, verb, *sides, "-o", page)
+        text = page.read_text()
+        assert (got, f"wrote {page}" in out) == (code, True)
+        assert f">{word}</span>" in text and text.count("<svg") == 3 + 6 and "://" not in text
+        assert ran(capsys, verb, *sides, "-o", page)[0] == 2  # it exists
+
+
+def test_a_page_says_why_nothing_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    page = tmp_path / "gate.html"
+    code, out, err = ran(capsys, "gate", HEALTHY, SAMPLES / "nsight_before", "-o", page)
+    assert (code, out) == (3, "") and len(err.splitlines()) == 1
+    assert "NOT COMPARABLE" in page.read_text() and "world size: 8 and 4" in page.read_text()
+
+
+def test_a_report_beside_a_baseline(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    page = tmp_path / "report.html"
+    flags = ("--baseline", saved / "healthy.json", "-o", page, "--no-charts", "-q")
+    assert ran(capsys, "analyze", SLOW, *flags)[0] == 0
+    assert 'id="against"' in page.read_text() and "+35.9 %: FAIL" in page.read_text()
+
+
 def test_an_input_is_never_replaced(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     mine = shutil.copy(saved / "healthy.json", tmp_path / "mine.json")
     before = Path(mine).read_bytes()
-    for flag in ("--json", "--markdown", "--junit"):
+    for flag in ("--json", "--markdown", "--junit", "--output"):
         code, _, err = ran(capsys, "gate", mine, saved / "slow_rank.json", flag, mine, "--force")
         assert code == 2 and "is an input" in err
     assert Path(mine).read_bytes() == before

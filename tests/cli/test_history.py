@@ -39,6 +39,11 @@ def test_runs_are_kept_and_shown(db: str, tmp_path: Path, capsys: pytest.Capture
     page = tmp_path / "h.md"
     assert ran(capsys, "history", "--db", db, "--markdown", page)[0] == 0
     assert page.read_text().startswith("## default: 99.9 ms")
+    html = tmp_path / "h.html"
+    code, out, _ = ran(capsys, "history", "--db", db, "-o", html)
+    assert code == 0 and f"wrote {html}" in out
+    assert "TOO FEW RUNS" in html.read_text() and "c0ffee" in html.read_text()
+    assert ran(capsys, "history", "--db", db, "-o", html)[0] == 2  # it exists
 
 
 def test_jobs_are_apart(db: str, capsys: pytest.CaptureFixture[str]):

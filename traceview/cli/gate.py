@@ -38,26 +38,17 @@ def gate(baseline: str, candidate: str | None, **given: Any) -> int:
     try:
         changed, decision = versus.judge(baseline, candidate, given)
     except TraceviewError as error:
-        _tell(error, given)
+        versus.tell(error, baseline, candidate, given)
         raise
     versus.write(changed, decision, given)
     undecided = EXIT_OK if given["allow_inconclusive"] else EXIT_INCONCLUSIVE
     return {"PASS": EXIT_OK, "FAIL": EXIT_FAIL, "INCONCLUSIVE": undecided}[decision.outcome]
 
 
-def _tell(error: TraceviewError, given: dict[str, Any]) -> None:
-    """No verdict is told to the server too: the verdict of an earlier run must not stand for this one."""
-    from traceview_reports import junit
-
-    path = given["junit"]
-    if path and (path == "-" or not os.path.isfile(path) or junit.is_ours(path)):  # what else it is may be an input
-        output.write(path, junit.failed(str(error)))
-
-
 def _calibrate(baseline: str, candidate: str | None, given: dict[str, Any]) -> int:
     """Write the spread between runs of one program."""
     if any(given[name] for name in versus.OUTPUTS):
-        raise click.UsageError("--calibrate judges nothing: leave --json, --markdown and --junit out.")
+        raise click.UsageError("--calibrate judges nothing: leave the outputs of a verdict out.")
     paths = (baseline, *([candidate] if candidate else []), *given["also_baseline"], *given["also_candidate"])
     output.refuse_existing([given["calibrate"]], given["force"])
     output.refuse_sources([given["calibrate"]], paths)

@@ -19,6 +19,8 @@ def _job(context: Any, param: Any, value: str | None) -> str | None:
         raise click.BadParameter("a job has a name of 1 to 200 characters", context, param)
     return value and one_line(value)
 
+OUTPUTS = ("html", "json_", "markdown")
+
 
 @click.command(short_help="Keep runs, and see when their step time changed and who straggled again.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
@@ -37,6 +39,7 @@ def _job(context: Any, param: Any, value: str | None) -> str | None:
     help="The job that the runs are of [default: default]; without PATH: only it.",
 )
 @click.option("--label", default="", metavar="TEXT", help="A word to keep with the runs: a commit, a driver version.")
+@click.option("-o", "--output", "html", metavar="FILE", help="Write the trends as a page (HTML).")
 @click.option("--json", "json_", metavar="FILE", help="Write the trends as JSON; '-' prints only JSON on stdout.")
 @click.option("--markdown", metavar="FILE", help="Write the trends as Markdown; '-' prints them.")
 @click.option("--step-range", metavar="REGEX", help="Host ranges that match are the steps.")
@@ -50,12 +53,13 @@ def history(paths: tuple[str, ...], **given: Any) -> int:
 
     Exit status: 0 shown, 2 nothing usable.
     """
-    output.refuse_existing([given["json_"], given["markdown"]], given["force"])
+    outputs = [given[name] for name in OUTPUTS]
+    output.refuse_existing(outputs, given["force"])
     from traceview.history import Store, trends
 
     results = versus.read(paths, given) if paths else []
     sources = [s.path for r in results for s in r.run.sources]
-    output.refuse_sources([given["json_"], given["markdown"]], [*paths, given["db"], *sources])
+    output.refuse_sources(outputs, [*paths, given["db"], *sources])
     output.refuse_sources([given["db"]], [*paths, *sources])
     store = Store(given["db"], create=bool(paths))
     try:
@@ -75,7 +79,7 @@ def _write(found: Any, added: Sequence[str], given: dict[str, Any]) -> None:
 
     from traceview_reports import history as report
 
-    silent = given["quiet"] or "-" in (given["json_"], given["markdown"])
+    silent = given["quiet"] or "-" in [given[name] for name in OUTPUTS]
     if not silent:
         if added:
             counts = {"added": 0} | Counter(added)
@@ -85,6 +89,10 @@ def _write(found: Any, added: Sequence[str], given: dict[str, Any]) -> None:
         output.write(given["json_"], msgspec.json.encode({"schema": "traceview.history/1", "trends": found}))
     if given["markdown"]:
         output.write(given["markdown"], report.to_markdown(found).encode())
-    for name in ("json_", "markdown"):
+    if given["html"]:
+        from traceview_reports.html import trend as page
+
+        output.write(given["html"], page.render(found).encode())
+    for name in OUTPUTS:
         if given[name] and given[name] != "-" and not silent:
             click.echo(f"wrote {given[name]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +11,9 @@ import click
 
 from traceview.cli import options, output
 from traceview.cli.progress import progress_of
-from traceview.errors import TraceviewError
+from traceview.errors import NotComparableError, TraceviewError
 
-OUTPUTS = ("json_", "markdown", "junit")
+OUTPUTS = ("html", "json_", "markdown", "junit")
 
 
 def sides(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,6 +37,7 @@ def sides(function: Callable[..., Any]) -> Callable[..., Any]:
                 help="Spread of the step time from run to run, or the file of a calibration [1%].",
             ),
             click.option("--allow-different", is_flag=True, help="Compare runs that differ in kind."),
+            click.option("-o", "--output", "html", metavar="FILE", help="Write it as a page (HTML)."),
             click.option("--json", "json_", metavar="FILE", help="Write it as JSON; '-' prints only JSON on stdout."),
             click.option("--markdown", metavar="FILE", help="Write it as Markdown; '-' prints it."),
             click.option("--step-range", metavar="REGEX", help="Host ranges that match are the steps."),
@@ -119,8 +121,25 @@ def refuse(baseline: str, candidate: str, given: dict[str, Any]) -> None:
     output.refuse_sources(outputs, [baseline, candidate, *given["also_baseline"], *given["also_candidate"]])
 
 
+def tell(error: TraceviewError, baseline: str, candidate: str, given: dict[str, Any]) -> None:
+    """No verdict is told in the outputs for people too: what an earlier run wrote must not stand for this one."""
+    from traceview_reports import junit
+    from traceview_reports.html import versus as page
+
+    names = tuple(os.path.basename(os.path.abspath(path)) for path in (baseline, candidate))
+    word = "NOT COMPARABLE" if isinstance(error, NotComparableError) else "NO VERDICT"
+    forms: tuple[tuple[str, Callable[[str], bool], Callable[[], bytes]], ...] = (
+        ("junit", junit.is_ours, lambda: junit.failed(str(error))),
+        ("html", page.is_ours, lambda: page.refused(names, word, str(error)).encode()),
+    )
+    for name, is_ours, form in forms:
+        path = given.get(name)
+        if path and (path == "-" or not os.path.isfile(path) or is_ours(path)):  # what else it is may be an input
+            output.write(path, form())
+
+
 def write(changed: Any, decision: Any, given: dict[str, Any], words: dict[str, str] | None = None) -> None:
-    """Terminal, JSON, Markdown and JUnit XML, as asked for."""
+    """Terminal, page, JSON, Markdown and JUnit XML, as asked for."""
     import msgspec
 
     from traceview_reports import junit, versus
@@ -130,6 +149,7 @@ def write(changed: Any, decision: Any, given: dict[str, Any], words: dict[str, s
         color = sys.stdout.isatty()
         sys.stdout.write(versus.render(changed, decision, words=words, color=color, verbose=given["verbose"]))
     forms: dict[str, Callable[[], bytes]] = {
+        "html": lambda: _page(changed, decision, words),
         "json_": lambda: msgspec.json.encode({"decision": decision, "comparison": changed}),
         "markdown": lambda: versus.to_markdown(changed, decision, words).encode(),
         "junit": lambda: junit.render(changed, decision, allow_inconclusive=given["allow_inconclusive"]),
@@ -139,3 +159,9 @@ def write(changed: Any, decision: Any, given: dict[str, Any], words: dict[str, s
             output.write(given[name], form())
             if not silent:
                 click.echo(f"wrote {given[name]}")
+
+
+def _page(changed: Any, decision: Any, words: dict[str, str] | None) -> bytes:
+    from traceview_reports.html import versus as page
+
+    return page.render(changed, decision, words).encode()

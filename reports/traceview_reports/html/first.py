@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from traceview import units
@@ -56,10 +56,7 @@ def first_screen(result: Result, detail: Detail | None) -> dict[str, Any]:
         "ticket": "\n".join(clean(line, 300) for line in v.ticket[:8000].split("\n")) if v.ticket else "",
         "bar": [_segment(p) for p in parts(result)],
         "hundred": verdict.hundred_percent(result),
-        "tiles": [
-            {"label": t.label, "value": t.value, "note": t.note, "define": t.define, "hint": definitions.of(t.define)}
-            for t in verdict.tiles(result)
-        ],
+        "tiles": [asdict(t) | {"hint": definitions.of(t.define)} for t in verdict.tiles(result)],
         "cards": [_card(f, detail) for f in cards],
         "others": [_card(f, detail) for f in others],
         "cards_hidden": len(others) if len(cards) == 1 else 0,

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from traceview import files, units
 from traceview.errors import TraceviewError
 from traceview.result import Result
-from traceview_reports.html import embed, sections
+from traceview_reports.html import embed, sections, shell, versus
 from traceview_reports.html.blocks import Section
 from traceview_reports.html.charts import Drawn, draw
 from traceview_reports.html.first import first_screen
-from traceview_reports.html.palette import asset, colours, stylesheet
+from traceview_reports.html.palette import asset, colours
 from traceview_reports.html.timeline import timeline_section
 from traceview_reports.html.timeline_data import Budget, Detail, TimelineSection
 from traceview_reports.names import clean
@@ -65,36 +63,21 @@ def write(path: Path, result: Result, run: Run | None = None, **options: Any) ->
         out.write(text.encode())
 
 
-def _environment() -> Environment:
-    env = Environment(
-        loader=PackageLoader("traceview_reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    env.filters["slug"] = lambda key: re.sub(r"[^a-z0-9]+", "-", str(key).lower())
-    return env
-
-
 def _page(result: Result, detail: Detail | None, drawn: list[Drawn], timeline: TimelineSection | None) -> str:
-    env = _environment()
+    env = shell.environment()
     before = sections.before_timeline(result, env, {d.chart.id: d.chart for d in drawn})
+    if result.against:
+        before.insert(0, versus.section(env, result.against))
     after = sections.after_timeline(result, env)
-    head, scripts, data = asset("theme.js"), [asset("page.js")], [_chart_data(drawn)] if drawn else []
-    allowed = [embed.bokeh_js()] if drawn else []
-    if drawn:
-        scripts.append(asset("charts.js"))
+    scripts, data = [asset("charts.js")] if drawn else [], [_chart_data(drawn)] if drawn else []
+    styles = asset("figures.css") if result.against else ""
     if timeline:
         scripts += timeline.scripts
+        styles += timeline.styles
         data.append(Markup(timeline.data))
     return env.get_template("page.html.j2").render(
-        csp=embed.policy([head, *scripts, *allowed]),
+        **shell.frame(scripts, [embed.bokeh_js()] if drawn else [], styles, Markup("\n").join(data)),
         title=f"traceview: {clean(result.verdict.headline, 120)}",
-        styles=Markup(stylesheet() + (timeline.styles if timeline else "")),
-        head_script=Markup(head),
-        scripts=[Markup(s) for s in scripts],
-        data=Markup("\n").join(data),
         nav=[s for s in (*before, _TIMELINE, *after) if s.nav],
         before=before,
         after=after,

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from traceview import units
 from traceview.result import Result
 from traceview_reports import definitions, views, views_places, views_quality
-from traceview_reports.html import stragglers
+from traceview_reports.html import shell, stragglers
 from traceview_reports.html.blocks import Chart, Section, grid
 from traceview_reports.names import clean
 
@@ -156,13 +156,7 @@ def after_timeline(result: Result, env: Environment) -> list[Section]:
             [grid(views.metrics(result), 60)],
         ),
         Section("thresholds", "Thresholds", "", (), [grid(views_quality.thresholds(result), 100)], fold=True),
-        Section(
-            "glossary",
-            "Glossary",
-            "",
-            extra=_template(env, "glossary.html.j2", parts=list(definitions.glossary())),
-            fold=True,
-        ),
+        shell.glossary(env),
     ]
 
 
