@@ -147,6 +147,11 @@ def test_a_page_says_why_nothing_is_compared(tmp_path: Path, capsys: pytest.Capt
     code, out, err = ran(capsys, "gate", HEALTHY, SAMPLES / "nsight_before", "-o", page)
     assert (code, out) == (3, "") and len(err.splitlines()) == 1
     assert "NOT COMPARABLE" in page.read_text() and "world size: 8 and 4" in page.read_text()
+    assert ran(capsys, "compare", HEALTHY, tmp_path / "nothing", "-o", page, "--force")[0] == 2
+    assert "NO VERDICT" in page.read_text()  # that of an earlier run does not stand
+    page.write_text("mine")
+    assert ran(capsys, "compare", HEALTHY, tmp_path / "nothing", "-o", page, "--force")[0] == 2
+    assert page.read_text() == "mine"
 
 
 def test_a_report_beside_a_baseline(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

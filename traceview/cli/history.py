@@ -19,6 +19,7 @@ def _job(context: Any, param: Any, value: str | None) -> str | None:
         raise click.BadParameter("a job has a name of 1 to 200 characters", context, param)
     return value and one_line(value)
 
+
 OUTPUTS = ("html", "json_", "markdown")
 
 
