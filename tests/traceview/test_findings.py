@@ -141,6 +141,38 @@ def test_cpu_only_runs_are_told_apart() -> None:
     assert verdict.status == "cannot_tell" and "no GPU activity" in verdict.headline
 
 
+def test_gpu_records_outside_of_the_used_steps_are_told_apart_too() -> None:
+    value = result([window(0, k, idle_host=100) for k in range(5)])
+    value.run.gpu_ranks = [0]
+    assert "the GPU activity on record (rank 0) is outside of the used steps" in judged(value).headline
+
+
+def waiting(blamed: int, *, unresolved: int = 0, ranks: int = 4) -> Result:
+    """Five steps of 100 ms: 20 ms of straggler wait in each, ``blamed`` ms of it in the ledger."""
+    value = result(
+        [
+            window(r, k, compute=80 - unresolved, comm_wait__nxn=20, comm_unresolved__nxn=unresolved)
+            for r in range(ranks)
+            for k in range(5)
+        ],
+        ranks,
+    )
+    value.blame = [BlameRow(0, "", blamed * MS * 5 * ranks, blamed * MS * 5 * ranks, 0, 0, 0, 0)]
+    return value
+
+
+def test_waiting_that_nobody_is_blamed_for_is_not_healthy() -> None:
+    verdict = judged(waiting(0))
+    assert verdict.status == "cannot_tell"
+    assert verdict.headline == "Cannot tell: ranks wait 20.0 % of the step, and for whom cannot be told"
+    assert judged(waiting(20)).status == "slow"
+
+
+def test_more_hiding_than_any_finding_saves_cannot_be_told() -> None:
+    assert judged(waiting(20, unresolved=30)).status == "cannot_tell"
+    assert judged(waiting(20, unresolved=10)).status == "slow"
+
+
 def test_a_quarter_unknown_is_not_healthy() -> None:
     verdict = judged(result([window(r, k, compute=75, comm_unresolved=25) for r in range(4) for k in range(5)], 8))
     assert verdict.status == "cannot_tell"

@@ -231,7 +231,10 @@ def _match_without_groups(
     if len(keep) == len(rows):
         return []
     lost = sorted({names[i] for i in np.unique(name[rows]).tolist() if not good[i]})
-    return [f"not matched, no group facts and the intervals do not overlap: {', '.join(lost)}"]
+    return [
+        f"not matched, no group facts and the intervals do not overlap: {', '.join(lost)}; "
+        "cannot tell who is late there: record with PyTorch 2.4 or later (Nsight: --include-blobs=true)"
+    ]
 
 
 def _overlapping_names(c: Columns, clues: Clues, rows: Ints, key: Ints, name: Ints) -> Bools:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from traceview import units
-from traceview.analysis.findings.common import has_gpu, on_host, per_step, record_again, step_ns
+from traceview.analysis.findings.common import has_gpu, on_host, per_step, record_again, step_ns, unblamed
 from traceview.analysis.findings.pipeline_bubble import bubble
 from traceview.analysis.findings.straggler import CAUSE_WORDS
 from traceview.config import Config
@@ -65,17 +65,27 @@ def _judge(result: Result, config: Config) -> Verdict:
             do=_first_remedy(result),
         )
     with_saving = [f for f in result.findings if f.saving_ns_per_step]
-    blind = per_step(result, *BLIND) / max(1, step_ns(result))
+    step = max(1, step_ns(result))
+    blind = (per_step(result, *BLIND) + unblamed(result)) / step
     if not has_gpu(result):
         return _cpu_only(result, coverage)
     largest = with_saving[0].saving_ns_per_step or 0 if with_saving else 0
-    if blind > config.blind_share and largest < blind * step_ns(result):
+    if blind > config.blind_share and largest < blind * step:
         return _cannot_tell(result, coverage, config, blind)
     if not with_saving and blind > config.healthy_max_unknown:
+        return _cannot_tell(result, coverage, config, blind)
+    if _hides(result) > max(largest, config.healthy_max_unknown * step):
         return _cannot_tell(result, coverage, config, blind)
     if not with_saving:
         return _healthy(result, coverage, config, blind)
     return _slow(result, with_saving, coverage, config)
+
+
+def _hides(result: Result) -> int:
+    """What a late rank may hide in where all ranks are given, ns per rank and step."""
+    if result.run.missing_ranks or len(result.run.ranks) < 2:
+        return 0
+    return per_step(result, "comm_unresolved.nxn") + unblamed(result)
 
 
 def _coverage(result: Result) -> str:
@@ -205,13 +215,18 @@ def _cannot_tell(result: Result, coverage: str, config: Config, blind: float) ->
 def _cpu_only(result: Result, coverage: str) -> Verdict:
     comm = per_step(result, "comm_host") / step_ns(result)
     told = f"host communication is in flight {units.share(comm)} of the time" if comm else "no communication was seen"
+    why, do = "no GPU activity was recorded", f"If the job used GPUs, record with {record_again(result)}."
+    if result.run.gpu_ranks:
+        ranks = f"rank{'s' * (len(result.run.gpu_ranks) > 1)} {units.ranks(result.run.gpu_ranks)}"
+        why = f"the GPU activity on record ({ranks}) is outside of the used steps"
+        do = "Mark the steps where the GPU works (profiler.step() in the training loop), or name their range by hand."
     return Verdict(
-        headline=f"Cannot tell: no GPU activity was recorded; {told}",
+        headline=f"Cannot tell: {why}; {told}",
         confidence="cannot tell",
         status="cannot_tell",
         slow=_slow_line(result),
         coverage=coverage,
-        do=f"If the job used GPUs, record with {record_again(result)}.",
+        do=do,
         owner="capture",
     )
 

@@ -153,6 +153,7 @@ def _run_info(run: Run, base: Frame, metas: dict[int, PartMeta]) -> RunInfo:
         sources=sources,
         steps=Steps(marks.source, marks.used, [Excluded(k, why) for k, why in sorted(marks.excluded.items())]),
         device_names=sorted({m.device_name for m in metas.values() if m.device_name}),
+        gpu_ranks=[r for r, m in metas.items() if m.rows.get("gpu_ops")],
         start_ns=min((m.cover_start for m in metas.values() if m.cover_start is not None), default=None),
         end_ns=max((m.cover_end for m in metas.values() if m.cover_end is not None), default=None),
     )
@@ -199,7 +200,7 @@ def _metrics(
     out["goodput"] = (
         _goodput(lanes, compute, leaves["gpu_opaque"], wall)
         if busy["busy"]
-        else Metric(None, "fraction", n, "no GPU activity was recorded", "unavailable")
+        else Metric(None, "fraction", n, "no GPU activity in the used steps", "unavailable")
     )
     return out
 

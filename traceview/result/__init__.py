@@ -156,6 +156,8 @@ class RunInfo(msgspec.Struct):
     sources: list[Source]
     steps: Steps
     device_names: list[str] = []
+    gpu_ranks: list[int] = []
+    """ranks with GPU records anywhere in their file, in a used step or not"""
     start_ns: int | None = None
     end_ns: int | None = None
 

@@ -21,6 +21,17 @@ def per_step(result: Result, *leaves: str) -> int:
     return sum(both.get(leaf, 0) for leaf in leaves) // len(result.window_rows)
 
 
+def unblamed(result: Result) -> int:
+    """Mean straggler wait, ns per rank and step, that nobody is blamed for: its collectives are not matched for sure.
+
+    With missing ranks the blame is withheld, and what is owed at least is told by the stragglers: 0.
+    """
+    if result.run.missing_ranks or not result.window_rows:
+        return 0
+    told = max(sum(row.blame_ns for row in rows) for rows in (result.blame, result.straggler_rows))
+    return max(result.budget.sub_ns.get("comm_wait.nxn", 0) - told, 0) // len(result.window_rows)
+
+
 def step_ns(result: Result) -> int:
     """Mean window: the denominator of every saving (METHODS i.4: leaves explain the mean)."""
     return result.budget.wall_ns // len(result.window_rows) if result.window_rows else 0

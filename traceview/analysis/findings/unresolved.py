@@ -1,23 +1,27 @@
-"""Communication whose waiting cannot be told from its transfer, because peers are missing."""
+"""Communication whose waiting cannot be told from its transfer, or that nobody can be blamed for: no sure peers."""
 
 from __future__ import annotations
 
 from traceview import units
-from traceview.analysis.findings.common import matters, of_step, per_step, worst
+from traceview.analysis.findings.common import matters, of_step, per_step, unblamed, worst
 from traceview.config import Config
 from traceview.result import Finding, Result
 
 
 def find(result: Result, config: Config) -> list[Finding]:
     """No saving is claimed: this part of the step is unknown."""
-    ns = per_step(result, "comm_unresolved")
+    unsure, waits = per_step(result, "comm_unresolved"), unblamed(result)
+    ns = unsure + waits
     if not matters(result, ns, config.finding_min_share):
         return []
     why, advice = _why(result)
+    title = f"{of_step(result, unsure)} of the step is communication that may be waiting or transfer"
+    if waits > unsure:
+        title = f"ranks wait {of_step(result, waits)} of the step, and for whom cannot be told"
     return [
         Finding(
             id="unresolved-communication",
-            title=f"{of_step(result, ns)} of the step is communication that may be waiting or transfer",
+            title=title,
             saving_ns_per_step=None,
             basis="communication kernels that could not be matched with all members of their group",
             confidence="proved",
@@ -50,6 +54,13 @@ def _why(result: Result) -> tuple[str, str]:
         return (
             f"the trace of {who} is cut short",
             f"Give the whole trace of {who}: the copy, or the writing of it, was stopped.",
+        )
+    bare = sum(m.unmatched + m.ambiguous for m in result.matching if not m.group)
+    if 2 * bare > sum(m.unmatched + m.ambiguous for m in result.matching):
+        return (
+            f"no file tells the groups of {bare:,} collectives, and taken for those of all ranks they do not fit for "
+            "sure: a rank that is late there stays unnamed",
+            "Record with PyTorch 2.4 or later (Nsight: --include-blobs=true): it tells the process groups.",
         )
     more = len(result.clock.apart) - 1
     if result.clock.apart and 2 * result.budget.sub_ns.get("comm_unresolved.p2p", 0) > ns:
