@@ -88,7 +88,14 @@ def strip(c: Comparison, d: Decision, name: str = "strip") -> Lanes:
         lanes,
         _ticks(scale),
         "; ".join(
-            filter(None, (note, "dots of a row: its steps from the top down", beyond_note(beyond, "step", scale)))
+            filter(
+                None,
+                (
+                    note,
+                    "dots of a row: its steps from the top down; line: their median",
+                    beyond_note(beyond, "step", scale),
+                ),
+            )
         ),
     )
 

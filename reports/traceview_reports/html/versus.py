@@ -17,6 +17,7 @@ from traceview_reports.html.blocks import Section, grid
 from traceview_reports.html.figures_versus import strip, waterfall
 from traceview_reports.names import clean
 from traceview_reports.tables import View
+from traceview_reports.verdict import Line
 
 _BADGES = {"PASS": "healthy", "FAIL": "slow", "INCONCLUSIVE": "cannot_tell"}
 _RULES = {
@@ -47,16 +48,16 @@ def render(c: Comparison, d: Decision, words: dict[str, str] | None = None) -> s
 
 def refused(names: Sequence[str], word: str, reason: str) -> str:
     """The page of two sides without a verdict, and why."""
-    sides = " → ".join(clean(name, 60) for name in names)
+    first, second = (clean(name, 60) for name in names)
     return shell.outcome_page(
         shell.environment(),
         [],
         [],
         status="cannot_tell",
         status_word=word,
-        headline=clean(reason, 600),
-        lines=[],
-        run_line=sides,
+        headline=f"No verdict on {second} against {first}",
+        lines=[Line("WHY", clean(reason, 2000))],
+        run_line=f"{first} → {second}",
         schema="no verdict",
     )
 
