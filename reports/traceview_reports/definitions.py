@@ -78,6 +78,9 @@ METRICS = {
     "with everything that a step takes. The FLOPs come from --params and --tokens-per-step or --flops-per-step; "
     "recomputation is not counted.",
     "mfu_of_compute": "MFU / compute share: how well the arithmetic runs while it runs.",
+    "hfu": "Hardware FLOPs utilisation: FLOPs executed, recomputation too, / (rank time x dense peak). From the "
+    "shapes that record_shapes or with_flops leave: products and convolutions alone (no attention, no fused kernels, "
+    "no backward of convolutions), so a lower bound; the basis says which share of the compute time it covers.",
     "goodput_ceiling": "Goodput x dense peak of one GPU: what perfect arithmetic would reach in the time in which "
     "work progresses.",
     "busbw": "Bus bandwidth = size / time x f, f = 2(n-1)/n for all-reduce, (n-1)/n for all-gather, "

@@ -15,7 +15,7 @@ from traceview.analysis.mfu import Work
 from traceview.config import DEFAULT
 from traceview.errors import TraceviewError
 from traceview.pipeline import utilisation
-from traceview.pipeline.values import StudyOptions
+from traceview.pipeline.values import Lanes, StudyOptions
 from traceview.result import Metric, Result
 from traceview.schema import GPU_CLASSES
 
@@ -27,7 +27,8 @@ BF16 = {"nvjet_tst_128": 900, "nvjet_qqtst_128": 100}
 
 def kernels(names: dict[str, int]) -> list[pl.DataFrame]:
     compute = GPU_CLASSES.index("compute")
-    return [pl.DataFrame({"name": list(names), "ns": list(names.values()), "cls": [compute] * len(names)})]
+    columns = {"name": list(names), "ns": list(names.values()), "cls": [compute] * len(names)}
+    return [pl.DataFrame(columns, schema={"name": pl.String, "ns": pl.Int64, "cls": pl.Int8})]
 
 
 def filled(
@@ -38,6 +39,7 @@ def filled(
     names: dict[str, int] | None = None,
     ranks: int = 2,
     world: int | None = None,
+    flops: float = 0.0,
     **how: Any,
 ) -> Result:
     """A run of one step, half of it compute."""
@@ -48,7 +50,8 @@ def filled(
     for name in ("goodput", "compute_share"):
         value.metrics[name] = Metric(0.5, "fraction", ranks, "", "proved")
     value.metrics["step_time"] = Metric(step_ms * 1e6, "ns", 1, "", "proved")
-    utilisation.fill(value, kernels(BF16 if names is None else names), StudyOptions(work=work, **how))
+    lanes = Lanes(kernels=kernels(BF16 if names is None else names), flops=flops, flops_ns=750)
+    utilisation.fill(value, lanes, StudyOptions(work=work, **how))
     return value
 
 
@@ -143,7 +146,9 @@ def test_a_run_without_steps_has_no_tokens_a_step() -> None:
     value = result([window(0, 0, compute=5)])
     value.run.steps.source = "all"
     value.metrics = {n: Metric(1.0, "fraction", 1, "", "proved") for n in ("goodput", "compute_share", "step_time")}
-    utilisation.fill(value, kernels(BF16), StudyOptions(work=Work(flops_per_step=1.0, peak_flops=1e12)))
+    utilisation.fill(
+        value, Lanes(kernels=kernels(BF16)), StudyOptions(work=Work(flops_per_step=1.0, peak_flops=1e12))
+    )
     assert value.metrics["mfu"].value is None and "--step-range" in value.metrics["mfu"].basis
 
 
@@ -152,6 +157,17 @@ def test_arithmetic_above_the_peak_is_doubtful() -> None:
     assert value.metrics["mfu"].value == pytest.approx(0.75)
     assert value.metrics["mfu_of_compute"].value is None
     assert value.quality.warnings[0].startswith("MFU is doubtful: the compute time seen would need 1.5 x the peak")
+
+
+def test_executed_flops_are_a_lower_bound_of_their_own_kind() -> None:
+    """2 ranks x 1 s x 989e12 could do 1,978e12; the shapes tell a quarter of it, of 750 of 1,000 ns of compute."""
+    m = filled(Work(), flops=1978e12 / 4).metrics
+    assert (m["hfu"].value, m["hfu"].quality) == (pytest.approx(0.25), "lower_bound")
+    assert "75.0 % of the compute time" in m["hfu"].basis and "dense bf16 peak 989 TFLOP/s" in m["hfu"].basis
+    assert m["mfu"].value is None
+    none, unknown, above = filled(Work()), filled(Work(), flops=1.0, device="x"), filled(Work(), flops=1e18)
+    for value, reason in ((none, "no shapes"), (unknown, "no dense bf16 peak of x"), (above, "506 x the peak")):
+        assert value.metrics["hfu"].value is None and reason in value.metrics["hfu"].basis
 
 
 def test_what_the_user_says_of_the_peak_goes_first(tmp_path: Path) -> None:

@@ -45,6 +45,16 @@ def sums(gpu_ops: Any, step: Ints, rank: int) -> pl.DataFrame:
     )
 
 
+def executed(gpu_ops: Any, step: Ints) -> tuple[float, int]:
+    """FLOPs that recorded shapes tell of the counted rows, and ns of the operations that they cover; see ``sums``."""
+    flops = gpu_ops["flops"]
+    if flops.null_count == len(flops):
+        return 0.0, 0
+    told = np.flatnonzero((step >= 0) & ~to_numpy(flops.is_null()))
+    length = to_numpy(gpu_ops["end"])[told] - to_numpy(gpu_ops["start"])[told]
+    return float(to_numpy(flops, 0.0)[told].sum()), int(length.sum())
+
+
 def excess_ns(frames: list[pl.DataFrame]) -> tuple[int, int]:
     """Compute time above what the same kernel takes on the median peer in the same step, and the kernels compared.
 

@@ -13,7 +13,7 @@ PRECISIONS = ("fp4", "fp8", "bf16", "fp16", "tf32", "fp32")
 
 # Matrix products, convolutions and attention of cuBLAS, cuDNN, CUTLASS, Tensile, Composable Kernel, MIOpen, Triton.
 _MATMUL = re.compile(
-    r"(?<!fb)gemm|gemv|cijk_|nvjet|xmma|tensorop|convolve|winograd|implicit_conv|wgrad|dgrad|fprop"
+    r"(?<!fb)gemm|gemv|cijk_|nvjet|xmma|(?<![a-z])tensorop_|convolve|winograd|implicit_conv|(?<!compute)wgrad|dgrad|fprop"
     r"|flash_?(attn|fwd|bwd)|flash::|fmha|sdpa|attn_(fwd|bwd)|cublas\w*matmul|cutlass.*wgmma"
 )
 # The inputs decide: an FP8 product with BF16 output names both, so the smaller one is looked for first. nvjet has a

@@ -90,7 +90,7 @@ def assemble(run: Run, base: Frame, across: Across, lanes: Lanes, blamed: Blamed
         tool_version=__version__,
     )
     lanes.launchers.name(result.kernels)
-    utilisation.fill(result, lanes.kernels, how)
+    utilisation.fill(result, lanes, how)
     result.metrics |= _without_waits(result) | _even_tokens(blamed)
     for whose, name in ((NXN, "straggler"), (P2P, "pipeline")):
         result.metrics[f"{name}_wait_at_least"] = _wait_at_least(base, across, lanes, result.budget, whose, config)

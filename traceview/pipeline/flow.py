@@ -99,6 +99,8 @@ def _rank(run: Run, rank: int, base: Frame, across: Across, how: StudyOptions, o
         step = kernels.step_of(starts, begin, end, base.windows.step[used])
         step[to_numpy(gpu["device"]) != lane.device] = -1
         out.kernels.append(kernels.sums(gpu, step, rank))
+        flops, covered = kernels.executed(gpu, step)
+        out.flops, out.flops_ns = out.flops + flops, out.flops_ns + covered
         out.launchers.add(gpu, record.host_ranges, step, rank)
         out.copies.add(gpu, lane.exposed, step >= 0)
         keep = base.windows.used[lane.window]

@@ -6,26 +6,30 @@ from pathlib import Path
 
 import polars as pl
 
+from traceview import units
 from traceview.analysis import mfu, peaks, precision
-from traceview.pipeline.values import StudyOptions
+from traceview.pipeline.values import Lanes, StudyOptions
 from traceview.result import Metric, Quality, Result
+from traceview.schema import GPU_CLASSES
 
+_COMPUTE = GPU_CLASSES.index("compute")
 _ASK = "needs the model's FLOPs: --params and --tokens-per-step, or --flops-per-step"
 
 
-def fill(result: Result, frames: list[pl.DataFrame], how: StudyOptions) -> None:
-    """Add the metrics ``mfu``, ``mfu_of_compute`` and ``goodput_ceiling``; ``frames``: kernel sums of all ranks.
+def fill(result: Result, lanes: Lanes, how: StudyOptions) -> None:
+    """Add the metrics ``mfu``, ``mfu_of_compute``, ``hfu`` and ``goodput_ceiling``.
 
     What the user asked for and cannot have is a warning too.
     """
-    times = precision.matmul_ns(frames)
+    times = precision.matmul_ns(lanes.kernels)
     table = peaks.load(Path(how.peaks) if how.peaks else None)
     names = {row.rank: row.device_name for row in result.rank_rows}
-    lanes = sorted({(w.rank, w.device) for w in result.window_rows})
-    peak = mfu.peak([names.get(rank, "") for rank, _ in lanes], times, how.work, table, how.config)
+    seen = sorted({(w.rank, w.device) for w in result.window_rows})
+    peak = mfu.peak([names.get(rank, "") for rank, _ in seen], times, how.work, table, how.config)
     result.metrics["goodput_ceiling"] = _ceiling(result, peak)
-    value = result.metrics["mfu"] = _mfu(result, peak, how.work, len(lanes))
+    value = result.metrics["mfu"] = _mfu(result, peak, how.work, len(seen))
     result.metrics["mfu_of_compute"] = of_compute = _of_compute(result, value)
+    result.metrics["hfu"] = _hfu(result, lanes, peak)
     if value.value is None and (how.work.flops() or (how.work != mfu.Work() and peak.flops is None)):
         result.quality.warnings.append(f"no MFU: {value.basis}")
     elif value.value is not None and of_compute.value is None:
@@ -83,3 +87,21 @@ def _of_compute(result: Result, value: Metric) -> Metric:
         why = f"the compute time seen would need {share:.3g} x the peak: check the FLOPs, and what is uncovered"
         return Metric(None, "fraction", value.n, why, "unavailable")
     return Metric(share, "fraction", value.n, f"MFU / compute share ({compute.value:.1%})", value.quality)
+
+
+def _hfu(result: Result, lanes: Lanes, peak: mfu.Peak) -> Metric:
+    """FLOPs of the operators with recorded shapes / (rank time x peak): what is not covered comes on top."""
+    n, wall = len(result.window_rows), result.budget.wall_ns
+    compute = sum(int(f.filter(pl.col("cls") == _COMPUTE)["ns"].sum()) for f in lanes.kernels)
+    if not lanes.flops or not wall or not compute:
+        return Metric(
+            None, "fraction", n, "no shapes of products were recorded (record_shapes, with_flops)", "unavailable"
+        )
+    covered = f"{units.share(lanes.flops_ns / compute)} of the compute time"
+    basis = f"{lanes.flops:.4g} FLOPs by the shapes of products and convolutions, {covered}; recomputation counts"
+    if peak.flops is None:
+        return Metric(None, "fraction", n, f"{peak.basis}; {basis}", "unavailable")
+    value = lanes.flops / (wall / 1e9) / peak.flops
+    if value > 1:
+        return Metric(None, "fraction", n, f"{value:.3g} x the peak: check it. {basis}; {peak.basis}", "unavailable")
+    return Metric(value, "fraction", n, f"{basis}; {peak.basis}", "lower_bound")

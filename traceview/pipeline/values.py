@@ -59,6 +59,10 @@ class Lanes:
     windows: list[Window] = field(default_factory=list)
     pieces: list[WaitPieces] = field(default_factory=list)
     kernels: list[pl.DataFrame] = field(default_factory=list)
+    flops: float = 0.0
+    """FLOPs that recorded shapes tell, used windows"""
+    flops_ns: int = 0
+    """time of the compute kernels that ran them"""
     launchers: operators.Launchers = field(default_factory=operators.Launchers)
     memory: list[MemoryRow] = field(default_factory=list)
     companions: dict[str, int] = field(default_factory=dict)

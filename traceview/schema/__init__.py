@@ -130,6 +130,13 @@ GPU_OPS = Table(
         Column("launch_thread", I64, "thread of that call", nullable=True),
         Column("bytes", I64, "bytes of a copy or memset", "bytes", True),
         Column("mem", CODE, "host memory kind of a copy", nullable=True, values=MEM_KINDS),
+        Column(
+            "flops",
+            F64,
+            "of the product or convolution that launched it: on its first kernel, 0 on its others; null: not told",
+            unit="FLOPs",
+            nullable=True,
+        ),
     ),
     sort=("device", "start", "end"),
     per_part=True,

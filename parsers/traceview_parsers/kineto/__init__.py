@@ -9,7 +9,7 @@ from traceview.run import Part
 from traceview_parsers.reader import Progress, ReadOptions
 
 name = "kineto"
-version = 4
+version = 5
 is_log = False
 
 _OBJECT = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*\{")

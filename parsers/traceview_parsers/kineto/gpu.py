@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from traceview.schema import GPU_CLASSES, GPU_OPS, MEM_KINDS
+from traceview.schema.arrays import from_numpy
 from traceview_parsers import kernels
 from traceview_parsers.kineto.arguments import ArgsDecoder, GpuArgs, Launch
 from traceview_parsers.kineto.columns import Array, Growing, Interner, dictionary, nullable
 from traceview_parsers.kineto.comms import CommStore
 from traceview_parsers.kineto.events import MISSING, Events, integers
+from traceview_parsers.kineto.flops import FlopStore
 from traceview_parsers.kineto.host import identity
 from traceview_parsers.limits import OVERFLOW_NS
 
@@ -36,10 +38,11 @@ class GpuFacts:
 class GpuStore:
     """Collects GPU records and launch calls."""
 
-    def __init__(self, comms: CommStore) -> None:
+    def __init__(self, comms: CommStore, flops: FlopStore) -> None:
         self._names = Interner()
         self._configs = Interner()
         self._comms = comms
+        self._flops = flops
         self._args = ArgsDecoder(GpuArgs)
         self._launch_args = ArgsDecoder(Launch)
         self._rows = Growing(
@@ -111,6 +114,8 @@ class GpuStore:
         fused = _lookup(rows, by_record, lambda g: g.fused_comm, np.bool_)
         launch = self._link(rows["correlation"])
         rows |= {"cls": cls, **launch}
+        compute = cls == GPU_CLASSES.index("compute")
+        flops = self._flops.of_records(launch["launch_start"], launch["launch_thread"], compute)
         for name in ("start", "end"):
             rows[name] += base
         for name in ("launch_start", "launch_end"):
@@ -126,6 +131,7 @@ class GpuStore:
                 **{name: nullable(column, MISSING) for name, column in launch.items()},
                 "bytes": nullable(rows["bytes"]),
                 "mem": mem,
+                **({} if flops is None else {"flops": from_numpy(flops, missing=np.isnan(flops))}),
             },
             stored=True,
         )

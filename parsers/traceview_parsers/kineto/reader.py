@@ -22,6 +22,7 @@ from traceview_parsers.kineto.columns import Array
 from traceview_parsers.kineto.comms import RECORD, CommStore, tells_collective
 from traceview_parsers.kineto.counters import CounterStore
 from traceview_parsers.kineto.events import MAX_US, MISSING, Events, integers, to_ns
+from traceview_parsers.kineto.flops import FlopStore, counts_flops
 from traceview_parsers.kineto.gpu import RECORDS, GpuStore
 from traceview_parsers.kineto.host import HostStore, step_marks
 from traceview_parsers.kineto.stream import EventStream
@@ -71,7 +72,8 @@ class Collector:
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
         self.comms = CommStore()
-        self.gpu = GpuStore(self.comms)
+        self.flops = FlopStore()
+        self.gpu = GpuStore(self.comms, self.flops)
         self.host = HostStore(HostNames.of(options.data_names))
         self.counters = CounterStore()
         self.events = 0
@@ -156,6 +158,8 @@ class Collector:
             self._select(events, codes, may_launch, self.gpu.add_launches, start, end, thread)
             self._select(events, codes, ALLOCATION.match, self.counters.add_calls, start, end)
             return
+        if role == "op":
+            self._select(events, codes, counts_flops, self.flops.add, thread, start, end)
         self._select(events, codes, RECORD.__eq__, self.comms.add_records, thread, start, end)
         self._select(events, codes, tells_collective, self.comms.add_ranges, thread, start, end)
         if (kinds == _HOST_COMM).any():
