@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -113,10 +114,8 @@ def _between_ends(rows: Columns, cover: Cover, name: str) -> Marks:
         n = len(bounds) - 1
         threads = np.append(thread[mine], thread[mine][-1])
         out.append((np.full(n, r), np.arange(n), bounds[:-1], bounds[1:], threads))
-        tails[n - 1] = f"incomplete: after the last optimizer step of rank {r}"
-    marks = make("optimizer", out, [f"steps end with {name!r}"])
-    marks.excluded.update(tails)
-    return marks
+        tails[r] = f"incomplete: after the last optimizer step of rank {r}"
+    return replace(make("optimizer", out, [f"steps end with {name!r}"]), tails=tails)
 
 
 # --- ranges that the user names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,15 +41,13 @@ def from_period(
         columns, whole = found
         rows.append(columns)
         if not whole:
-            tails[int(columns[1][-1])] = f"incomplete: rank {rank} ends inside it"
+            tails[rank] = f"incomplete: rank {rank} ends inside it"
     if not rows:
         return None
     note = (
         "steps are guessed from the period of the GPU operations; in a record of less than 3 steps it may be a layer"
     )
-    marks = make("period", rows, [note])
-    marks.excluded.update(tails)
-    return marks
+    return replace(make("period", rows, [note]), tails=tails)
 
 
 def _rank_steps(

@@ -40,12 +40,18 @@ class StepInputs:
 
 
 def choose_marks(
-    inputs: StepInputs, *, pattern: str | None = None, source: str | None = None, config: Config = DEFAULT
+    inputs: StepInputs,
+    *,
+    pattern: str | None = None,
+    source: str | None = None,
+    shift: Mapping[int, int] | None = None,
+    config: Config = DEFAULT,
 ) -> Marks:
     """Marks of the first source that passes, with the steps that are not used and why.
 
     ``pattern`` is a regular expression of host ranges that are steps; its first group, if any, is the step's number.
-    ``source`` forces one of SOURCES. TraceviewError if what was asked for is not in the traces.
+    ``source`` forces one of SOURCES. ``shift`` is added to the numbers of a rank's steps (``steplink``).
+    TraceviewError if what was asked for is not in the traces.
     """
     if pattern is not None:
         marks = from_ranges(pattern, {r: inputs.host_ranges(r) for r in inputs.cover})
@@ -57,6 +63,8 @@ def choose_marks(
         raise TraceviewError(missing)
     if marks.source == "all":
         return marks
+    if shift:
+        marks = replace(marks, step=marks.step + np.array([shift.get(r, 0) for r in marks.rank.tolist()], np.int64))
     return _exclude(_agree(marks, list(inputs.cover)), inputs, config)
 
 
@@ -170,6 +178,8 @@ def _incomplete(marks: Marks, rank: int, inputs: StepInputs, config: Config) -> 
     """(last step of the rank, why it is incomplete or '')."""
     mine = np.flatnonzero(marks.rank == rank)
     last = int(marks.step[mine[-1]])
+    if rank in marks.tails:
+        return last, marks.tails[rank]
     if inputs.cover[rank][1] < marks.end[mine[-1]]:
         return last, f"incomplete: the record of rank {rank} ends before it"
     launch = np.sort(ints(inputs.gpu_ops(rank), "launch_start"))

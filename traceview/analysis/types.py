@@ -39,6 +39,8 @@ class Marks:
     """fewer than 3 steps would be left without the first one: it is used, and metrics are estimates"""
     anchored: bool = True
     """a number means the same step on every rank; False where ranks mark steps in two ways that do not tell"""
+    tails: dict[int, str] = field(default_factory=dict)
+    """rank -> why its last step is no whole one"""
 
     @property
     def used(self) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from traceview.analysis import blame, clock, experts, match, origin, path, steps, stragglers, waits
+from traceview.analysis import blame, clock, experts, match, origin, path, stragglers, waits
 from traceview.analysis.groups import columns
 from traceview.pipeline import whatif
 from traceview.pipeline.values import Across, Blamed, Frame, Lanes, StudyOptions
@@ -18,7 +18,6 @@ def align(run: Run, base: Frame, how: StudyOptions) -> Across:
     anchored = base.marks.source in ("profiler_step", "range") and base.marks.anchored
     c = columns(base.collectives)
     matches = match.match(c, base.step_of_row, run.world_size, hosts, anchored=anchored, config=how.config)
-    matches.notes.extend(steps.disagreement(base.step_of_row, matches.instance))
     alignment = clock.align(c, matches, hosts, config=how.config)
     for row in alignment.clock.ranks:
         row.host_axis_shift_ns = base.axes[row.rank].host_shift

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from traceview.analysis import formats, kernels, launches, memory, steps, window
 from traceview.analysis.decompose import RankRecord, decompose, exposed_host, op_phases
 from traceview.analysis.intervals import Spans, union
 from traceview.analysis.ops import NONE, Ops
+from traceview.analysis.steplink import OWN_NUMBERS, shifts
 from traceview.analysis.types import Decomposition, Ints, Marks
 from traceview.pipeline import rows
 from traceview.pipeline.values import Across, Frame, Lanes, StudyOptions
@@ -18,8 +20,11 @@ from traceview.schema import COLLECTIVES, COUNTERS, GPU_OPS, HOST_RANGES, STEP_M
 from traceview.schema.arrays import to_numpy
 
 
-def frame(run: Run, how: StudyOptions) -> Frame:
-    """Find the steps, cut the windows, give every collective its step (where it was launched, METHODS b.1)."""
+def frame(run: Run, how: StudyOptions, shift: dict[int, int] | None = None) -> Frame:
+    """Find the steps, cut the windows, give every collective its step (where it was launched, METHODS b.1).
+
+    ``shift``: what to add to the numbers of a rank's steps.
+    """
     found = steps.StepInputs(
         step_marks=run.tables(STEP_MARKS),
         cover={r: _cover(run, r) for r in run.ranks},
@@ -27,7 +32,7 @@ def frame(run: Run, how: StudyOptions) -> Frame:
         host_ranges=lambda r: run.table(HOST_RANGES, r),
         collectives=lambda r: run.table(COLLECTIVES, r),
     )
-    marks = steps.choose_marks(found, pattern=how.step_range, config=how.config)
+    marks = steps.choose_marks(found, pattern=how.step_range, shift=shift, config=how.config)
     parts, axes = [], {}
     for rank in run.ranks:
         ops = Ops.of(run.table(GPU_OPS, rank))
@@ -41,6 +46,16 @@ def frame(run: Run, how: StudyOptions) -> Frame:
     first = dict(zip(run.ranks, np.cumsum([0, *counts]).tolist(), strict=False))
     step = _step_of_rows(collectives, marks, first)
     return Frame(marks, windows.concat(parts), axes, collectives, first, step, ~np.isin(step, [-1, *marks.excluded]))
+
+
+def linked(run: Run, base: Frame, across: Across, how: StudyOptions) -> Frame:
+    """Steps that every rank counts for itself under one numbering, by the collectives that ranks share."""
+    if base.marks.source in OWN_NUMBERS:
+        shift = shifts(across.columns.rank, base.step_of_row, across.matches)
+        if any(shift.values()):
+            base = replace(frame(run, how, shift), collectives=base.collectives)
+    across.matches.notes.extend(steps.disagreement(base.step_of_row, across.matches.instance))
+    return base
 
 
 def _cover(run: Run, rank: int) -> tuple[int, int]:

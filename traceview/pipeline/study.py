@@ -39,6 +39,7 @@ def study_run(run: Run, how: StudyOptions) -> Study:
         )
     base = flow.frame(run, how)
     aligned = across.align(run, base, how)
+    base = flow.linked(run, base, aligned, how)
     lanes = flow.decompose_all(run, base, aligned, how)
     blamed = across.attribute(run, base, aligned, lanes, how)
     result = assemble.assemble(run, base, aligned, lanes, blamed, how)
