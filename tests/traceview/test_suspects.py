@@ -55,3 +55,10 @@ def test_late_now_and_then_must_be_more_often_than_the_others(others, count, sur
     late = lateness((5, count), *others)
     candidates = np.arange(8) == 5
     assert _no_chance(late, np.full(8, 10), candidates, DEFAULT)[5] == sure
+
+
+@pytest.mark.parametrize(("share", "steps", "named"), [(0.04, 3, []), (0.04, 8, [2]), (0.1, 3, [2])])
+def test_few_steps_and_hardly_slower_kernels_may_be_chance(share, steps, named):
+    got = analyse(training(4, steps, 40, slow={2: share}, jitter=0.002, seq=numbered, group="world"))
+    assert got.culprits == named
+    assert bool(got.found.notes) == (not named)

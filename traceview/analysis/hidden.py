@@ -5,6 +5,8 @@ They are the next limit once the culprit is mended, not culprits: nothing of the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from traceview import units
@@ -20,9 +22,15 @@ MOST = 8  # ranks looked at, the latest first
 
 
 def hidden(
-    facts: Facts, late: Lateness, suspected: set[int], named: set[int], used: list[int], config: Config
+    facts: Facts,
+    late: Lateness,
+    who: tuple[set[int], set[int]],
+    hosts: Mapping[int, str],
+    used: list[int],
+    config: Config,
 ) -> list[HiddenRow]:
-    """The latest first, without hosts. ``late``: whatever it cost; ``suspected``: culprits and relays."""
+    """The latest first. ``late``: whatever it cost; ``who``: (culprits and relays, culprits)."""
+    suspected, named = who
     owing = {r: _behind(facts, r, named, used) for r in _candidates(late, suspected, config)} if named else {}
     arrivals = late_arrivals(facts, owing, config)
     rows = []
@@ -38,7 +46,9 @@ def hidden(
             f"rank {r} is late too, by {units.time(typical)} in {matters.sum()} of {late.seen[r]} steps, and costs "
         )
         text += f"nothing while rank {behind} is later: the next limit; {sentence(cause)}"
-        row = HiddenRow(r, "", behind, typical, int(matters.sum()), int(late.seen[r]), cause.cause, text)
+        row = HiddenRow(
+            r, hosts.get(r, ""), behind, typical, int(matters.sum()), int(late.seen[r]), cause.cause, text
+        )
         rows.append(row)
     return sorted(rows, key=lambda row: -row.late_ns)
 

@@ -79,16 +79,16 @@ def find(
     late, listed = found.late, found.listed
     order = listed[np.lexsort((listed, -blamed.by_rank[listed]))]
     view = _View(facts, ledger, late, clocks, config)
-    rows = _culprits(view, order.tolist(), blamed)
+    likely = _culprits(view, order.tolist(), blamed)
+    rows = [row for row in likely if not _scant(row, config)]
     named = {row.rank for row in rows}
-    relays = sorted(set(order.tolist()) - named)
+    relays = sorted(set(order.tolist()) - {row.rank for row in likely})
+    doubtful = np.union1d(found.doubtful, [row.rank for row in likely if row.rank not in named]).astype(np.int64)
     place = places(named, clocks.hosts, c, config)
     for row in rows:
         row.place = place[row.rank]
-    behind = hidden(facts, at_any_cost, set(order.tolist()), named, used, config)
-    for next_row in behind:
-        next_row.host = clocks.hosts.get(next_row.rank, "")
-    notes = _notes(late, listed, found.doubtful)
+    behind = hidden(facts, at_any_cost, (set(order.tolist()), named), clocks.hosts, used, config)
+    notes = _notes(late, listed, doubtful)
     if relays:
         notes.append(f"{_who(relays)} came late after an earlier delay or wait, not by own work: no culprit")
     steps, known = sorted(used), np.argwhere(~np.isnan(late.ns)).tolist()
@@ -124,6 +124,11 @@ def _culprits(view: _View, suspected: list[int], blamed: Origin) -> list[Straggl
     some = [r for r in suspected if r not in late or not late[r].passes_on]
     rows = [_row(view, r, int(blamed.by_rank[r]), owing[r], late.get(r)) for r in some]
     return [row for row in rows if not passes_on(row.cause_terms_ns)]
+
+
+def _scant(row: StragglerRow, config: Config) -> bool:
+    """Few steps in which its kernels are hardly slower (METHODS e.7: less is no proof): it may be chance."""
+    return row.kind == "too_few_steps" and row.slowdown is not None and row.slowdown < 1 + config.slower_share
 
 
 def _row(view: _View, rank: int, blamed: int, owing: Owing, arrivals: Late | None) -> StragglerRow:
