@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from traceview.cli import arithmetic, options, output
+from traceview.cli import arithmetic, names, options, output
 from traceview.cli.progress import progress_of
 
 
@@ -41,8 +41,9 @@ def analyze(paths: tuple[str, ...], **given: Any) -> int:
 
     Exit status: 0 analysed (whatever the verdict), 2 nothing usable.
     """
+    redactor = names.ask(given)
     files = [given[name] for name in ("html", "json_", "markdown")]
-    output.refuse_existing(files, given["force"])
+    output.refuse_existing([*files, given["redact_map"]], given["force"])
     output.refuse_folder(given["tables"], given["force"])
     from traceview import pipeline
     from traceview_reports.html.timeline_data import parse_focus
@@ -58,9 +59,13 @@ def analyze(paths: tuple[str, ...], **given: Any) -> int:
             same_steps = pipeline.StudyOptions(step_range=given["step_range"])
             baseline = tuple(pipeline.load([given["baseline"]], reading, same_steps, **opening))
         study = pipeline.study(paths, reading, pipeline.StudyOptions(**how, baseline=baseline), **opening)
-    outputs = [*files, given["tables"]]
+    outputs = [*files, given["tables"], given["redact_map"]]
     output.refuse_inputs(outputs, study.run)
     output.refuse_sources(outputs, [given["baseline"] or "", *(s.path for r in baseline for s in r.run.sources)])
+    if redactor:
+        for result in baseline:
+            redactor.know_result(result)
+        study = pipeline.redacted(study, redactor)
     _write(study, given, focus)
     return 0
 
@@ -85,7 +90,7 @@ def _write(study: Any, given: dict[str, Any], focus: tuple[Any, ...]) -> None:
         _write_html(study, given, focus)
     for name in ("html", "json_", "markdown", "tables"):
         if given[name] and given[name] != "-" and not silent:
-            click.echo(f"wrote {given[name]}")
+            names.wrote(given[name])
 
 
 def _write_html(study: Any, given: dict[str, Any], focus: tuple[Any, ...]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from traceview import units
-from traceview.cli import options, output
+from traceview.cli import names, options, output
 from traceview.cli.progress import progress_of
 from traceview.errors import TraceviewError
 
@@ -24,7 +24,8 @@ def export(paths: tuple[str, ...], **given: Any) -> int:
 
     Exit status: 0 written, 2 nothing usable.
     """
-    output.refuse_existing([given["out"]], given["force"])
+    redactor = names.ask(given)
+    output.refuse_existing([given["out"], given["redact_map"]], given["force"])
     from traceview import pipeline
 
     with progress_of(quiet=given["quiet"]) as progress:
@@ -35,12 +36,14 @@ def export(paths: tuple[str, ...], **given: Any) -> int:
             workers=given["workers"],
             progress=progress,
         )
-    output.refuse_inputs([given["out"]], study.run)
+    output.refuse_inputs([given["out"], given["redact_map"]], study.run)
+    if redactor:
+        study = pipeline.redacted(study, redactor)
     step = _step(study.result, given["step"])
     ranks = _ranks(study.run, given["ranks"])
     pipeline.export_window(study, Path(given["out"]), ranks, step)
     if not given["quiet"]:
-        click.echo(f"wrote {given['out']}: step {step} of ranks {units.ranks(ranks)}")
+        names.wrote(given["out"], f": step {step} of ranks {units.ranks(ranks)}")
     return 0
 
 

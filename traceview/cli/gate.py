@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from traceview.cli import output, versus
+from traceview.cli import names, output, versus
 from traceview.errors import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_OK, TraceviewError
 
 
@@ -48,17 +48,20 @@ def _calibrate(baseline: str, candidate: str | None, given: dict[str, Any]) -> i
     """Write the spread between runs of one program."""
     if any(given[name] for name in versus.OUTPUTS):
         raise click.UsageError("--calibrate judges nothing: leave the outputs of a verdict out.")
+    names.ask(given)
+    outputs = [given["calibrate"], given["redact_map"]]
     paths = (baseline, *([candidate] if candidate else []), *given["also_baseline"], *given["also_candidate"])
-    output.refuse_existing([given["calibrate"]], given["force"])
-    output.refuse_sources([given["calibrate"]], paths)
+    output.refuse_existing(outputs, given["force"])
+    output.refuse_sources(outputs, paths)
     import msgspec
 
     from traceview import gate
 
     runs = versus.read(paths, given)
-    output.refuse_sources([given["calibrate"]], [s.path for r in runs for s in r.run.sources])
+    output.refuse_sources(outputs, [s.path for r in runs for s in r.run.sources])
     found = gate.calibrate(runs)
     output.write(given["calibrate"], msgspec.json.encode(found))
     if not given["quiet"]:
-        click.echo(f"run to run {found.run_noise * 100:.2g} % over {found.runs} runs; wrote {given['calibrate']}")
+        click.echo(f"run to run {found.run_noise * 100:.2g} % over {found.runs} runs")
+        names.wrote(given["calibrate"])
     return EXIT_OK

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from traceview.cli import options, output, versus
+from traceview.cli import names, options, output, versus
 from traceview.errors import TraceviewError
 from traceview.units import one_line
 
@@ -54,7 +54,8 @@ def history(paths: tuple[str, ...], **given: Any) -> int:
 
     Exit status: 0 shown, 2 nothing usable.
     """
-    outputs = [given[name] for name in OUTPUTS]
+    redactor = names.ask(given)
+    outputs = [given[name] for name in (*OUTPUTS, "redact_map")]
     output.refuse_existing(outputs, given["force"])
     from traceview.history import Store, trends
 
@@ -62,17 +63,33 @@ def history(paths: tuple[str, ...], **given: Any) -> int:
     sources = [s.path for r in results for s in r.run.sources]
     output.refuse_sources(outputs, [*paths, given["db"], *sources])
     output.refuse_sources([given["db"]], [*paths, *sources])
+    if redactor:
+        results = [redactor.result(r) for r in results]
+    job, label = (redactor.value(given[name]) if redactor else given[name] for name in ("job", "label"))
     store = Store(given["db"], create=bool(paths))
     try:
-        added = [store.add(r, given["job"] or "default", given["label"]) for r in results]
-        entries = store.entries(given["job"])
+        added = [store.add(r, job or "default", label) for r in results]
+        entries = store.entries(None if redactor else job)
     finally:
         store.close()
+    if redactor:
+        entries = [e for e in (_redacted(e, redactor) for e in entries) if job in (None, e.job)]
     if not entries:
         named = f" of job {given['job']}" if given["job"] else ""
         raise TraceviewError(f"{store.where}: no run{named}; `traceview history TRACES` adds one")
     _write(trends(entries), added, given)
     return 0
+
+
+def _redacted(entry: Any, redactor: Any) -> Any:
+    """What is kept of a run as others may see it; runs that were added with --redact stay as they are."""
+    if entry.redacted:
+        return entry
+    redactor.know("run", entry.name)
+    for culprit in entry.culprits:
+        if not culprit.startswith("rank "):
+            redactor.know("host", culprit)
+    return redactor.value(entry)
 
 
 def _write(found: Any, added: Sequence[str], given: dict[str, Any]) -> None:
@@ -96,4 +113,4 @@ def _write(found: Any, added: Sequence[str], given: dict[str, Any]) -> None:
         output.write(given["html"], page.render(found).encode())
     for name in OUTPUTS:
         if given[name] and given[name] != "-" and not silent:
-            click.echo(f"wrote {given[name]}")
+            names.wrote(given[name])

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from traceview.cli import options, output
+from traceview.cli import names, options, output
 from traceview.cli.progress import progress_of
 
 
@@ -19,7 +19,8 @@ def inspect(paths: tuple[str, ...], **given: Any) -> int:
 
     Exit status: 0 readable, 2 nothing usable.
     """
-    output.refuse_existing([given["json_"]], given["force"])
+    redactor = names.ask(given)
+    output.refuse_existing([given["json_"], given["redact_map"]], given["force"])
     from traceview import pipeline
     from traceview.analysis import inventory
 
@@ -31,8 +32,11 @@ def inspect(paths: tuple[str, ...], **given: Any) -> int:
             workers=given["workers"],
             progress=progress,
         )
-    output.refuse_inputs([given["json_"]], run)
+    output.refuse_inputs([given["json_"], given["redact_map"]], run)
     found = inventory.take(run)
+    if redactor:
+        redactor.know_run(run)
+        found = redactor.value(found)
     if given["json_"]:
         output.write(given["json_"], found.to_json())
     if given["json_"] != "-" and not given["quiet"]:

@@ -15,6 +15,7 @@ from traceview.cli.export import export
 from traceview.cli.gate import gate
 from traceview.cli.history import history
 from traceview.cli.inspect import inspect
+from traceview.cli.names import Names
 from traceview.cli.streams import give_up, reopen, tolerant
 from traceview.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNUSABLE, TraceviewError
 from traceview.units import one_line
@@ -38,17 +39,19 @@ def run(argv: list[str] | None = None) -> int:
     """Run a command line. click's own exit code 1 would read as FAIL, so its standalone mode is off."""
     reopen()
     tolerant(sys.stdout, sys.stderr)
+    names = Names(argv)
     try:
-        code = cli.main(args=argv, prog_name="traceview", standalone_mode=False)
+        code = cli.main(args=argv, prog_name="traceview", standalone_mode=False, obj=names)
+        names.write_map()
         sys.stdout.flush()
     except click.ClickException as error:
-        _say(error)
+        _say(error, names)
         return EXIT_UNUSABLE
     except (click.Abort, KeyboardInterrupt):
         print("traceview: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except TraceviewError as error:
-        print(f"traceview: {one_line(error)}", file=sys.stderr)
+        print(f"traceview: {names.shown(one_line(error))}", file=sys.stderr)
         return error.exit_code
     except (
         BrokenPipeError,
@@ -63,15 +66,13 @@ def run(argv: list[str] | None = None) -> int:
             return EXIT_UNUSABLE
         if "--debug" in (argv if argv is not None else sys.argv):
             raise
-        print(
-            f"traceview: internal error: {type(error).__name__}: {one_line(error)} (--debug shows where)",
-            file=sys.stderr,
-        )
+        text = f"internal error: {type(error).__name__}: {names.shown(one_line(error))} (--debug shows where)"
+        print(f"traceview: {text}", file=sys.stderr)
         return EXIT_INTERNAL
     return code if isinstance(code, int) else EXIT_OK
 
 
-def _say(error: click.ClickException) -> None:
+def _say(error: click.ClickException, names: Names) -> None:
     """Wrong usage in one line; a bare ``traceview`` shows the help."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
@@ -82,4 +83,4 @@ def _say(error: click.ClickException) -> None:
     words = text.split("'")
     if command == "traceview" and len(words) > 1 and Path(words[1]).exists():
         text += f" Did you mean `traceview analyze {words[1]}`?"
-    print(f"traceview: {text} See `{command} --help`.", file=sys.stderr)
+    print(f"traceview: {names.shown(text)} See `{command} --help`.", file=sys.stderr)

@@ -31,6 +31,13 @@ def files(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--convert", is_flag=True, help="Run `nsys export` on raw .nsys-rep files, if nsys is installed."
             ),
+            click.option("--redact", is_flag=True, help="Show hosts, users, paths and model names as pseudonyms."),
+            click.option(
+                "--redact-key",
+                metavar="FILE",
+                help="Key of the pseudonyms, made if there is no such file [default: one of your own].",
+            ),
+            click.option("--redact-map", metavar="FILE", help="Write what the pseudonyms stand for: keep it."),
             click.option("--no-cache", is_flag=True, help="Neither use nor fill the ingest cache."),
             click.option(
                 "--workers", type=click.IntRange(1), help="Processes that read files [default: by size and cores]."

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from traceview.cli import options, output
+from traceview.cli import names, options, output
 from traceview.cli.progress import progress_of
 from traceview.errors import NotComparableError, TraceviewError
 
@@ -109,14 +109,24 @@ def judge(baseline: str, candidate: str, given: dict[str, Any]) -> tuple[Any, An
     old = read((baseline, *given["also_baseline"]), given)
     new = read((candidate, *given["also_candidate"]), given)
     sources = [s.path for r in (*old, *new) for s in r.run.sources]
-    output.refuse_sources([given.get(name) for name in OUTPUTS], sources)
+    output.refuse_sources(_outputs(given), sources)
+    redactor = names.current().redactor
+    if redactor:
+        old, new = ([redactor.result(r) for r in side] for side in (old, new))
     changed = compare.compare(old, new, allow_different=given["allow_different"])
+    if redactor:
+        changed.notes.append("names are pseudonyms (--redact)")
     return changed, gate.decide(old, new, minimum=given["minimum"], run_noise=given["run_noise"])
+
+
+def _outputs(given: dict[str, Any]) -> list[str | None]:
+    return [given.get(name) for name in (*OUTPUTS, "redact_map")]
 
 
 def refuse(baseline: str, candidate: str, given: dict[str, Any]) -> None:
     """TraceviewError, before any work, if an output cannot be written or is an input."""
-    outputs = [given.get(name) for name in OUTPUTS]
+    names.ask(given)
+    outputs = _outputs(given)
     output.refuse_existing(outputs, given["force"])
     output.refuse_sources(outputs, [baseline, candidate, *given["also_baseline"], *given["also_candidate"]])
 
@@ -126,11 +136,12 @@ def tell(error: TraceviewError, baseline: str, candidate: str, given: dict[str, 
     from traceview_reports import junit
     from traceview_reports.html import versus as page
 
-    names = tuple(os.path.basename(os.path.abspath(path)) for path in (baseline, candidate))
+    shown = names.current().shown
+    sides = tuple(shown(os.path.basename(os.path.abspath(path))) for path in (baseline, candidate))
     word = "NOT COMPARABLE" if isinstance(error, NotComparableError) else "NO VERDICT"
     forms: tuple[tuple[str, Callable[[str], bool], Callable[[], bytes]], ...] = (
-        ("junit", junit.is_ours, lambda: junit.failed(str(error))),
-        ("html", page.is_ours, lambda: page.refused(names, word, str(error)).encode()),
+        ("junit", junit.is_ours, lambda: junit.failed(shown(str(error)))),
+        ("html", page.is_ours, lambda: page.refused(sides, word, shown(str(error))).encode()),
     )
     for name, is_ours, form in forms:
         path = given.get(name)
@@ -158,7 +169,7 @@ def write(changed: Any, decision: Any, given: dict[str, Any], words: dict[str, s
         if given.get(name):
             output.write(given[name], form())
             if not silent:
-                click.echo(f"wrote {given[name]}")
+                names.wrote(given[name])
 
 
 def _page(changed: Any, decision: Any, words: dict[str, str] | None) -> bytes:

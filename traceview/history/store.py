@@ -46,13 +46,14 @@ _RUNS = sa.Table(
     sa.Column("status", sa.String(20), nullable=False),
     sa.Column("headline", sa.Text, nullable=False),
     sa.Column("tool_version", sa.String(40), nullable=False),
-    sa.Column("more", sa.Text, nullable=False),  # JSON: parts_ns and culprits
+    sa.Column("more", sa.Text, nullable=False),  # JSON: parts_ns, culprits, redacted
 )
 
 
 class _More(msgspec.Struct):
     parts_ns: dict[str, int]
     culprits: list[str]
+    redacted: str = ""
 
 
 class Store:
@@ -105,7 +106,7 @@ class Store:
         """Keep what history needs of a result. A run of a job is there once; another label replaces its label."""
         entry = entry_of(result, job, label)
         row = {k: v for k, v in msgspec.structs.asdict(entry).items() if k in _RUNS.c}
-        row["more"] = msgspec.json.encode(_More(entry.parts_ns, entry.culprits)).decode()
+        row["more"] = msgspec.json.encode(_More(entry.parts_ns, entry.culprits, entry.redacted)).decode()
         same = _RUNS.c.digest == entry.digest
         with self._told(), self._engine.begin() as db:
             known = db.execute(sa.select(_RUNS.c.label).where(same)).first()
@@ -129,7 +130,7 @@ class Store:
     def _entry(self, number: int, row: dict[str, Any]) -> Entry:
         try:
             more = msgspec.json.decode(row.pop("more"), type=_More)
-            return msgspec.convert({**row, "parts_ns": more.parts_ns, "culprits": more.culprits}, Entry)
+            return msgspec.convert({**row, **msgspec.structs.asdict(more)}, Entry)
         except (msgspec.MsgspecError, TypeError) as error:
             told = f"{self.where}: row {number} of {_RUNS.name} is damaged ({error})"
             raise TraceviewError(f"{told}; delete that row, or restore the file") from error
@@ -163,4 +164,5 @@ def entry_of(result: Result, job: str, label: str) -> Entry:
         tool_version=result.tool_version,
         parts_ns={g: round(ns / n) for g, ns in groups.items() if ns},
         culprits=list(dict.fromkeys(s.host.lstrip("?") or f"rank {s.rank}" for s in result.straggler_rows)),
+        redacted=result.run.redacted,
     )

@@ -38,6 +38,8 @@ class Entry(msgspec.Struct):
     parts_ns: dict[str, int] = {}
     culprits: list[str] = []
     """hosts, or ranks where no host is told, that made the others wait"""
+    redacted: str = ""
+    """as in the result: its names are pseudonyms"""
 
 
 class Changed(msgspec.Struct):

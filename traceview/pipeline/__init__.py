@@ -13,7 +13,7 @@ from typing import Any
 
 from traceview.analysis.mfu import Work
 from traceview.pipeline.sides import load
-from traceview.pipeline.study import Study, export_window, study_run, write_tables
+from traceview.pipeline.study import Study, export_window, redacted, study_run, write_tables
 from traceview.pipeline.values import StudyOptions
 from traceview.result import Result
 from traceview.run import Run
@@ -27,6 +27,7 @@ __all__ = [
     "export_window",
     "load",
     "open",
+    "redacted",
     "study",
     "to_html",
     "to_pandas",

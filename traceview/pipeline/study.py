@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from traceview.errors import TraceviewError
 from traceview.pipeline import across, assemble, flow
 from traceview.pipeline.detail import detail_of
 from traceview.pipeline.values import StudyOptions
+from traceview.redact import Redactor
 from traceview.result import Result
 from traceview.run import Run
 from traceview.schema import LOG_TABLES, PART_TABLES
@@ -44,6 +45,12 @@ def study_run(run: Run, how: StudyOptions) -> Study:
     blamed = across.attribute(run, base, aligned, lanes, how)
     result = assemble.assemble(run, base, aligned, lanes, blamed, how)
     return Study(run, result, detail_of(run, base, aligned, lanes))
+
+
+def redacted(study: Study, redactor: Redactor) -> Study:
+    """The same study with pseudonyms for names in the result and in the tables of the run; no number changes."""
+    run = redactor.run(study.run)
+    return replace(study, run=run, result=redactor.result(study.result))
 
 
 def write_tables(study: Study, folder: Path, *, force: bool = False) -> None:

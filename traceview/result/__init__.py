@@ -160,6 +160,8 @@ class RunInfo(msgspec.Struct):
     """ranks with GPU records anywhere in their file, in a used step or not"""
     start_ns: int | None = None
     end_ns: int | None = None
+    redacted: str = ""
+    """names are pseudonyms; equal under one key. Empty = names as recorded"""
 
 
 class Budget(msgspec.Struct):
