@@ -83,7 +83,7 @@ class Config:
     rate_headroom: float = 1.3  # f.4 E2: what the wire allows over the rate reached
     staging_bound_share: float = 0.10  # f.4: a step is staging-bound from here on
     # g utilisation
-    precision_told_share: float = 0.5  # with less of the matmul time of a known precision none is assumed
+    precision_told_share: float = 0.25  # with less of the matmul time of a known precision none is assumed
     precision_min_share: float = 0.1  # a precision with less of it is not that of the run, whoever says so
     # h what-if
     replay_warn: float = 0.02  # h.2: a base replay off by more is told

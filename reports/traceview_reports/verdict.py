@@ -125,7 +125,7 @@ def saving(finding: Finding, *, short: bool = False) -> str:
 
 
 def tiles(result: Result) -> list[Tile]:
-    """Goodput and the ceiling it leaves, MFU if known, overlap, busbw against its bound, step time.
+    """Goodput and the ceiling it leaves, MFU or else HFU if known, overlap, busbw against its bound, step time.
 
     Each tells its change from a baseline, where one was given.
     """
@@ -133,6 +133,8 @@ def tiles(result: Result) -> list[Tile]:
     out = [_goodput(m)]
     if "mfu" in m and m["mfu"].value is not None:
         out.append(_tile("MFU", m["mfu"], "mfu"))
+    elif "hfu" in m and m["hfu"].value is not None:
+        out.append(_tile("HFU, recomputation counted", m["hfu"], "hfu"))
     out.append(_tile("transfer hidden by compute", m.get("overlap_transfer"), "overlap_transfer"))
     out = [replace(tile, delta=_points(result, tile.define)) for tile in out]
     out.append(_busbw(result))

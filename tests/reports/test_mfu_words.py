@@ -41,6 +41,13 @@ def test_the_line_of_the_verdict_and_the_tiles() -> None:
     assert (second.label, second.value, second.note) == ("MFU", "≈ 41.2 %", BASIS)
 
 
+def test_executed_flops_stand_in_with_their_own_name() -> None:
+    hfu = Metric(0.31, "fraction", 6, "64.3 % of the compute time", "lower_bound")
+    (tile,) = [t for t in verdict.tiles(healthy(hfu=hfu)) if t.define == "hfu"]
+    assert (tile.label, tile.value) == ("HFU, recomputation counted", "≥ 31.0 %")
+    assert "HFU, recomputation counted" not in [t.label for t in verdict.tiles(healthy(**known().metrics | {"hfu": hfu}))]
+
+
 def test_published_marks_only_beside_a_number() -> None:
     assert "Published MFU" in html.render(known(), charts=False)
     page = html.render(

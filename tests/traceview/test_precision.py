@@ -23,6 +23,10 @@ from traceview.schema import GPU_CLASSES
         ("igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x128x32_wt32x32x8", "bf16"),
         ("Cijk_Ailk_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_MT256x256x64", "bf16"),
         ("void precomputed_convolve_sgemm<__nv_bfloat16, 1024, 5, 5, 4, 3>", "bf16"),
+        (
+            "_ZN2ck16tensor_operation6device37kernel_batched_gemm_xdlops_bwd_weightINS_47GridwiseGemmILi64EttftLNS_25",
+            "bf16",
+        ),
         ("nvjet_hsh_128x256_64x4_2x1_v_bz_TNN", "fp16"),
         ("ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_32x5_nn", "fp16"),
         ("volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn", "fp16"),
@@ -44,6 +48,8 @@ from traceview.schema import GPU_CLASSES
         ("void at::native::vectorized_elementwise_kernel<4, c10::BFloat16>", None),
         ("void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16>", None),
         ("reshape_and_cache_flash_kernel", None),
+        ("SubTensorOpWithScalar1d", None),
+        ("cask_cudnn::computeWgradSplitKOffsetsKernel(cask_cudnn::ComputeSplitKOffsetsParams)", None),
     ],
 )
 def test_names(name: str, precision: str | None) -> None:

@@ -18,11 +18,11 @@ _MATMUL = re.compile(
 )
 # The inputs decide: an FP8 product with BF16 output names both, so the smaller one is looked for first. nvjet has a
 # letter per operand (q = e4m3, t = bf16, h = fp16), Tensile after the indices (B = bf16, H = half, S = single);
-# s1688 of CUTLASS without another type multiplies TF32.
+# s1688 of CUTLASS without another type multiplies TF32; CK's bf16 is an unsigned short, 't' in a mangled name.
 _PRECISION = (
     ("fp4", re.compile(r"fp4|e2m1")),
     ("fp8", re.compile(r"fp8|e4m3|e5m2|float8|nvjet_(sm\d+_)?q|cijk_[a-z]+_[a-z]+_f8")),
-    ("bf16", re.compile(r"bf16|bfloat16|bhalf|nvjet_(sm\d+_)?t|cijk_[a-z]+_[a-z]+_b[bs]")),
+    ("bf16", re.compile(r"bf16|bfloat16|bhalf|_zn2ck\w*ttft|nvjet_(sm\d+_)?t|cijk_[a-z]+_[a-z]+_b[bs]")),
     ("tf32", re.compile(r"tf32|tfloat32|xf32|tensorop_s1688")),
     (
         "fp16",

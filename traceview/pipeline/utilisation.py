@@ -31,9 +31,9 @@ def fill(result: Result, lanes: Lanes, how: StudyOptions) -> None:
     result.metrics["mfu_of_compute"] = of_compute = _of_compute(result, value)
     result.metrics["hfu"] = _hfu(result, lanes, peak)
     if value.value is None and (how.work.flops() or (how.work != mfu.Work() and peak.flops is None)):
-        result.quality.warnings.append(f"no MFU: {value.basis}")
+        result.quality.warnings.insert(0, f"no MFU: {value.basis}")  # asked for, so said first
     elif value.value is not None and of_compute.value is None:
-        result.quality.warnings.append(f"MFU is doubtful: {of_compute.basis}")
+        result.quality.warnings.insert(0, f"MFU is doubtful: {of_compute.basis}")
 
 
 def _ceiling(result: Result, peak: mfu.Peak) -> Metric:
@@ -57,9 +57,9 @@ def _mfu(result: Result, peak: mfu.Peak, work: mfu.Work, lanes: int) -> Metric:
         return Metric(None, "fraction", len(walls), why, "unavailable")
     flops, formula = told
     gpus, seen = _gpus(result, lanes)
-    seconds = sum(walls) / len(walls) / 1e9
-    value = flops / seconds / gpus / peak.flops
-    step = f"mean step {seconds:.4g} s on {gpus:,} GPU{'s' * (gpus != 1)}{seen}"
+    mean_ns = sum(walls) / len(walls)
+    value = flops / (mean_ns / 1e9) / gpus / peak.flops
+    step = f"mean step {units.time(mean_ns)} on {gpus:,} GPU{'s' * (gpus != 1)}{seen}"
     if value > 1:
         why = f"{value:.3g} x what the GPUs can do: check the FLOPs and the peak. {formula}; {peak.basis}; {step}"
         return Metric(None, "fraction", len(walls), why, "unavailable")
