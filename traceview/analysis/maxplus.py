@@ -78,3 +78,18 @@ def evaluate(plan: Order, lag: Floats) -> Floats:
         when[a:b] = np.maximum.reduceat(ready, first[a - 1 : b - 1] - low)
     out: Floats = when[plan.number]
     return out
+
+
+def holding(plan: Order, when: Floats, lag: Floats) -> tuple[Ints, Ints]:
+    """By node: the edge that it happened by, the first of equals, and where that comes from; the origin is its own."""
+    by_place = np.empty(len(when))
+    by_place[plan.number] = when
+    count = np.diff(np.append(plan.first, len(plan.source)))
+    held = by_place[plan.source] + lag[plan.edge] >= np.repeat(by_place[1:], count)
+    hits = np.flatnonzero(held)[::-1]
+    chosen = np.zeros(len(when), np.int64)
+    chosen[np.repeat(np.arange(1, len(when)), count)[hits]] = hits
+    node_at = np.argsort(plan.number)
+    edge, source = plan.edge[chosen], node_at[plan.source[chosen]]
+    source[plan.number[0]] = 0
+    return edge[plan.number], source[plan.number]

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from traceview.analysis.instances import BLOCK
-from traceview.analysis.intervals import Spans
+from traceview.analysis.intervals import Spans, union
 from traceview.analysis.ops import CLS, NONE, Ops, ints
 from traceview.analysis.origin import TableSource
 from traceview.analysis.replay.lane import Lane, lane
 from traceview.analysis.replay.meet import Met
-from traceview.analysis.replay.ops import COMM, COPY, KERNEL, Recorded, blocking_calls, host_calls
+from traceview.analysis.replay.ops import COMM, COPY, KERNEL, Host, Recorded, blocking_calls, host_calls
 from traceview.analysis.types import Ints, Windows
 from traceview.config import Config
 
@@ -144,6 +144,7 @@ def lane_of(inputs: Inputs, chain: Chain, i: int, config: Config) -> Lane | None
         row=of_op,
     )
     record = record.take(rows - low).sorted()
-    host = host_calls(inputs.host_ranges(rank), config)
-    sync, runtime = (Spans(true(x.start + shift), true(x.end + shift)) for x in host)
-    return lane(record, blocking_calls(record, sync, runtime, config), rank, true(bounds), config)
+    found = host_calls(inputs.host_ranges(rank), config)
+    sync, runtime, data = (Spans(true(x.start + shift), true(x.end + shift)) for x in found)
+    host = Host(blocking_calls(record, sync, runtime, config), union(data.start, data.end))
+    return lane(record, host, rank, true(bounds), config)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from traceview.analysis import maxplus
+from traceview.analysis.intervals import Spans
 from traceview.analysis.replay.lane import Blocks, Lane, Stretches
 from traceview.analysis.replay.meet import Met, dependencies, find
 from traceview.analysis.types import P2P, Bools, Ints, Rows
@@ -39,6 +40,8 @@ class Graph:
     lane_of_stretch: Ints
     ranks: list[int]
     """of the lanes"""
+    data: list[Spans]
+    """of the lanes: when the host waits for input"""
     row: Ints
     """collectives row of every communication end"""
     block_of_row: Ints
@@ -81,6 +84,7 @@ def build(lanes: list[Lane], met: Met) -> Graph | None:
         ),
         lane_of_stretch=np.repeat(np.arange(len(lanes)), [len(x.stretches.row) for x in lanes]),
         ranks=[x.rank for x in lanes],
+        data=[x.data for x in lanes],
         row=rows,
         block_of_row=draft.ends,
         transfer=transfer,

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceview.analysis.intervals import Spans
 from traceview.analysis.replay.ops import (
     COMM,
     UNKNOWN,
     Blocking,
+    Host,
     Recorded,
     launch_order,
     previous,
@@ -51,6 +53,10 @@ class Blocks:
     """[blocks, len(LINES)]: fixed time from that launch to the end of the block"""
     load: Ints
     """[blocks, len(LINES)]: work from that launch to the end of the block"""
+    gaps: Ints
+    """part of ``fixed``: launch latency, up to what is ordinary, of every operation"""
+    gaps_after: Ints
+    """[blocks, len(LINES)]: that part of ``after``"""
 
 
 @dataclass(frozen=True)
@@ -85,18 +91,21 @@ class Lane:
     bound_step: Ints
     """which bound"""
     bounds: Ints
+    data: Spans
+    """when its host waits for input"""
 
 
-def lane(ops: Recorded, calls: Blocking, rank: int, bounds: Ints, config: Config) -> Lane:
+def lane(ops: Recorded, host: Host, rank: int, bounds: Ints, config: Config) -> Lane:
     """The part of ``rank``; ``bounds`` are those of its steps."""
+    calls = host.calls
     met = ops.row >= 0
     place = launch_order(ops)
     before = previous(ops)
     source, target = waits_between_streams(ops, place, config)
     stretch, stretches = _stretches(ops, place, calls, bounds)
-    host = np.searchsorted(calls.end, ops.launch, "right") - 1
+    call = np.searchsorted(calls.end, ops.launch, "right") - 1
     edge_op, edge_step = _last_before(ops, bounds)
-    cut = (before < 0) | met | _changes(stretch) | _changes(host) | _changes(ops.work)
+    cut = (before < 0) | met | _changes(stretch) | _changes(call) | _changes(ops.work)
     cut[target] = True
     after = np.zeros(len(ops) + 1, np.bool_)
     for op in (source, calls.op, edge_op, np.flatnonzero(met)):
@@ -105,7 +114,8 @@ def lane(ops: Recorded, calls: Blocking, rank: int, bounds: Ints, config: Config
     first = np.flatnonzero(cut)
     block = np.cumsum(cut) - 1
     ready, free = _ready(ops, before, source, target)
-    blocks = _blocks(ops, _Cut(first, block), ready, stretch, host)
+    gaps = np.where(free, 0, np.clip(ops.start - ready, 0, config.launch_tau_max_ns))
+    blocks = _blocks(ops, _Cut(first, block), _Idle(ops.start - ready, gaps), stretch, call)
     chained = first[before[first] >= 0]
     return Lane(
         rank=rank,
@@ -118,6 +128,7 @@ def lane(ops: Recorded, calls: Blocking, rank: int, bounds: Ints, config: Config
         bound_block=block[edge_op],
         bound_step=edge_step,
         bounds=bounds,
+        data=host.data,
     )
 
 
@@ -186,16 +197,28 @@ class _Cut:
     block: Ints
 
 
-def _blocks(ops: Recorded, cut: _Cut, ready: Ints, stretch: Ints, host: Ints) -> Blocks:
+@dataclass(frozen=True)
+class _Idle:
+    """Per operation: how long after everything allowed it it began, and how much of that is launch latency."""
+
+    gap: Ints
+    latency: Ints
+
+
+def _blocks(ops: Recorded, cut: _Cut, idle: _Idle, stretch: Ints, host: Ints) -> Blocks:
     met, first, block = ops.row >= 0, cut.first, cut.block
     length = np.where(met, 0, ops.end - ops.start)
     moves = ops.work != COMM
-    fixed = ops.start - ready + np.where(moves, 0, length)
+    fixed = idle.gap + np.where(moves, 0, length)
     work = np.where(moves, length, 0)
-    total_fixed, total_work = np.cumsum(fixed), np.cumsum(work)
     last = np.append(first[1:], len(ops)) - 1
-    after = total_fixed[last][block] - total_fixed + fixed
-    load = total_work[last][block] - total_work + work
+
+    def until_end(amount: Ints) -> Ints:
+        total = np.cumsum(amount)
+        out: Ints = total[last][block] - total + amount
+        return out
+
+    after, load, gaps_after = until_end(fixed), until_end(work), until_end(idle.latency)
     lines = [_holding(ops, block, first, after + f * load) for f in LINES]
     held = lines[0] >= 0
     line = np.maximum(np.stack(lines, axis=1), 0)
@@ -211,6 +234,8 @@ def _blocks(ops: Recorded, cut: _Cut, ready: Ints, stretch: Ints, host: Ints) ->
         launch=ops.launch[line],
         after=after[line],
         load=load[line],
+        gaps=np.add.reduceat(idle.latency, first),
+        gaps_after=gaps_after[line],
     )
 
 

@@ -63,6 +63,15 @@ class Blocking:
     """the operation that was waited for"""
 
 
+@dataclass(frozen=True)
+class Host:
+    """What the host of a rank did that a replay asks for."""
+
+    calls: Blocking
+    data: Spans
+    """when it waited for input"""
+
+
 def launch_order(ops: Recorded) -> Ints:
     """Place of every operation in the order of launching."""
     place = np.empty(len(ops), np.int64)
@@ -104,12 +113,13 @@ def waits_between_streams(ops: Recorded, place: Ints, config: Config) -> tuple[I
     )
 
 
-def host_calls(host_ranges: Any, config: Config) -> tuple[Spans, Spans]:
-    """(synchronising calls, long runtime calls) of a rank's ``host_ranges``, as stamped; not merged."""
+def host_calls(host_ranges: Any, config: Config) -> tuple[Spans, Spans, Spans]:
+    """(Blocking calls, long runtime calls, waits for input) of a rank's ``host_ranges``, as stamped; not merged."""
     start, end, kind = ints(host_ranges, "start"), ints(host_ranges, "end"), codes(host_ranges["kind"], HOST_KINDS)
-    sync = kind == KIND["sync"]
+    sync, data = kind == KIND["sync"], kind == KIND["data"]
     runtime = (kind == KIND["runtime"]) & (end - start > config.launch_tau_max_ns)
-    return Spans(start[sync], end[sync]), Spans(start[runtime], end[runtime])
+    sync_calls, long_calls, input_waits = (Spans(start[some], end[some]) for some in (sync, runtime, data))
+    return sync_calls, long_calls, input_waits
 
 
 def blocking_calls(ops: Recorded, sync: Spans, runtime: Spans, config: Config) -> Blocking:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from traceview.analysis import maxplus
+from traceview.analysis.intervals import Spans
 from traceview.analysis.replay.graph import Graph
 from traceview.analysis.replay.ops import COPY, KERNEL
 from traceview.analysis.types import Floats, Ints
@@ -20,8 +21,14 @@ class Scenario:
     copies: Floats | None = None
     host: Floats | None = None
     """host time between communication calls"""
-    transfer: float = 1.0
-    """communication is this many times as fast after the last arrival; infinite = free"""
+    transfer: Floats | float = 1.0
+    """communication is this many times as fast after the last arrival, per ``Graph.row``; infinite = free"""
+    data: float = 1.0
+    """factor of the host's time in which it waits for input"""
+    busy: float = 1.0
+    """factor of the rest of the host's time between blocking calls"""
+    gaps: float = 1.0
+    """factor of launch latency"""
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,10 @@ class Played:
     block_end: Floats
     busy: Floats
     """per block: how long it is busy at its end"""
+    when: Floats
+    """of every node"""
+    lag: Floats
+    """of every edge"""
 
 
 def play(g: Graph, how: Scenario) -> Played:
@@ -46,7 +57,7 @@ def play(g: Graph, how: Scenario) -> Played:
     for kind, given in ((KERNEL, how.kernels), (COPY, how.copies)):
         if given is not None:
             factor = np.where(g.blocks.kind == kind, given[g.blocks.stretch], factor)
-    own = g.blocks.fixed + factor * g.blocks.work
+    own = g.blocks.fixed - (1 - how.gaps) * g.blocks.gaps + factor * g.blocks.work
     transfer = np.where(g.joint & (g.transfer > 0), g.transfer / how.transfer, g.transfer)
     lag = g.constant + _terms(g, how, factor, own, transfer)[g.term]
     when = maxplus.evaluate(g.plan, lag)
@@ -61,42 +72,57 @@ def play(g: Graph, how: Scenario) -> Played:
         end=end,
         block_end=when[1 : 1 + blocks],
         busy=factor * g.blocks.work,
+        when=when,
+        lag=lag,
     )
 
 
 def _terms(g: Graph, how: Scenario, factor: Floats, own: Floats, transfer: Floats) -> Floats:
-    b, warp = g.blocks, _Warp(g, how.host)
+    b, warp = g.blocks, _Warp(g, how)
     called = np.append(g.calls.end, 0)
     lane = g.lane_of_stretch[b.stretch]
     back = np.where(b.host >= 0, warp(called[b.host], lane), 0.0)
     held = np.full(len(own), -np.inf)
+    after = b.after - (1 - how.gaps) * b.gaps_after
     for k in range(b.launch.shape[1]):
-        held = np.maximum(held, warp(b.launch[:, k], lane) + b.after[:, k] + factor * b.load[:, k])
+        held = np.maximum(held, warp(b.launch[:, k], lane) + after[:, k] + factor * b.load[:, k])
     before = np.where(g.calls.before >= 0, warp(called[g.calls.before], g.calls.lane), 0.0)
     calls = warp(g.calls.start, g.calls.lane) - before + g.calls.rest
     return np.concatenate(([0.0], own, held - back, transfer, calls))
 
 
 class _Warp:
-    """Host time of a scenario: each stretch of a rank's host runs by its factor."""
+    """Host time of a scenario: each stretch of a rank's host runs by its factor, its waits for input by theirs."""
 
-    def __init__(self, g: Graph, factor: Floats | None) -> None:
+    def __init__(self, g: Graph, how: Scenario) -> None:
         self._lanes: list[tuple[int, Ints, Floats, float]] = []
-        if factor is None:
+        alike = how.data == how.busy == 1.0
+        if how.host is None and alike:
             return
-        for i in np.unique(g.lane_of_stretch[factor != 1.0]).tolist():
+        factor = np.ones(len(g.lane_of_stretch)) if how.host is None else how.host
+        some = g.lane_of_stretch[factor != 1.0] if alike else g.lane_of_stretch
+        for i in np.unique(some).tolist():
             a, b = np.searchsorted(g.lane_of_stretch, (i, i + 1))
-            begin = g.stretches.begin[a:b]
-            passed = np.append(0.0, np.cumsum(np.diff(begin) * factor[a : b - 1]))
-            self._lanes.append((i, begin, begin[0] + passed, float(factor[b - 1])))
+            self._lanes.append((i, *_warped(g.stretches.begin[a:b], factor[a:b], g.data[i], how)))
 
     def __call__(self, time: Ints, lane: Ints) -> Floats:
         """Times of the host in the scenario; ``lane`` is ascending."""
         out = time.astype(np.float64)
-        for i, begin, warped, last in self._lanes:
+        for i, knots, warped, last in self._lanes:
             low, high = np.searchsorted(lane, (i, i + 1))
             own = time[low:high]
-            inside = np.interp(own, begin, warped)
-            late = np.where(own > begin[-1], warped[-1] + last * (own - begin[-1]), inside)
-            out[low:high] = np.where(own > begin[0], late, own)
+            inside = np.interp(own, knots, warped)
+            late = np.where(own > knots[-1], warped[-1] + last * (own - knots[-1]), inside)
+            out[low:high] = np.where(own > knots[0], late, own)
         return out
+
+
+def _warped(begin: Ints, factor: Floats, data: Spans, how: Scenario) -> tuple[Ints, Floats, float]:
+    """(Times at which the pace of a host changes, those in the scenario, the pace after the last)."""
+    knots = begin
+    if how.data != how.busy:
+        edges = np.concatenate((data.start, data.end))
+        knots = np.unique(np.concatenate((begin, edges[edges > begin[0]])))
+    pace = factor[np.searchsorted(begin, knots, "right") - 1] * np.where(data.covers(knots), how.data, how.busy)
+    warped = knots[0] + np.append(0.0, np.cumsum(np.diff(knots) * pace[:-1]))
+    return knots, warped, float(pace[-1])
