@@ -62,8 +62,8 @@ def _findings(result: Result) -> str:
     return "\n".join(["### What to fix first", "", *out]) if out else ""
 
 
-def table(view: View) -> str:
-    """A folded table, its first rows; nothing if it has none."""
+def table(view: View, *, folded: bool = True) -> str:
+    """A table, its first rows, folded away or not; nothing if it has none."""
     if not view.rows:
         return ""
     columns = [c for c in view.columns if c.need < 2]
@@ -76,6 +76,8 @@ def table(view: View) -> str:
     if len(view.rows) > _ROWS:
         lines += ["", f"and {len(view.rows) - _ROWS:,} more"]
     note = [f"{view.note}", ""] if view.note else []
+    if not folded:
+        return "\n".join([*note, *lines])
     title = f"<details><summary>{view.title}</summary>"
     return "\n".join([title, "", *note, *lines, "", "</details>"])
 

@@ -123,6 +123,7 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
     "int": lambda v: f"{v:,}",
     "id": str,
     "flag": lambda v: "yes" if v else "",
+    "number3": lambda v: f"{v:,.3g}",
     "number": lambda v: f"{v:,.6g}",
     "prose": lambda v: clean(v, 600),
     "lines": lambda v: " · ".join(clean(x) for x in v),

@@ -81,7 +81,7 @@ def evaluate(plan: Order, lag: Floats) -> Floats:
 
 
 def holding(plan: Order, when: Floats, lag: Floats) -> tuple[Ints, Ints]:
-    """By node: the edge that it happened by, the first of equals, and where that comes from; the origin is its own."""
+    """By node: (the edge that it happened by, the first of equals, the source of that); the origin has itself."""
     by_place = np.empty(len(when))
     by_place[plan.number] = when
     count = np.diff(np.append(plan.first, len(plan.source)))

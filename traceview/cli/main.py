@@ -17,6 +17,7 @@ from traceview.cli.history import history
 from traceview.cli.inspect import inspect
 from traceview.cli.names import Names
 from traceview.cli.streams import give_up, reopen, tolerant
+from traceview.cli.whatif import what_if
 from traceview.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_OK, EXIT_UNUSABLE, TraceviewError
 from traceview.units import one_line
 
@@ -33,6 +34,7 @@ cli.add_command(export)
 cli.add_command(gate)
 cli.add_command(history)
 cli.add_command(inspect)
+cli.add_command(what_if)
 
 
 def run(argv: list[str] | None = None) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from traceview.analysis.mfu import Work
+from traceview.pipeline.asked import Question, ask
 from traceview.pipeline.sides import load
 from traceview.pipeline.study import Study, export_window, redacted, study_run, write_tables
 from traceview.pipeline.values import StudyOptions
@@ -20,10 +21,12 @@ from traceview.run import Run
 from traceview_parsers import ReadOptions, open_run
 
 __all__ = [
+    "Question",
     "Study",
     "StudyOptions",
     "Work",
     "analyze",
+    "ask",
     "export_window",
     "load",
     "open",

@@ -51,4 +51,5 @@ def attribute(run: Run, base: Frame, across: Across, lanes: Lanes, how: StudyOpt
     told = experts.rows(c, accounts, lanes.exposed_of_row, how.config)
     gain = experts.step_gain(facts, accounts, used)
     played = whatif.answer(run, base, across, found.rows, how)
-    return Blamed(owed, found, path.critical_path(facts, across.alignment.base, used), told, gain, played)
+    walked = path.critical_path(facts, across.alignment.base, used)
+    return Blamed(owed, found, walked, told, gain, facts.tokens, played)

@@ -15,7 +15,7 @@ from traceview import units
 from traceview.errors import TraceviewError
 from traceview.pipeline import across, assemble, flow
 from traceview.pipeline.detail import detail_of
-from traceview.pipeline.values import StudyOptions
+from traceview.pipeline.values import Across, Blamed, Frame, Lanes, StudyOptions
 from traceview.redact import Redactor
 from traceview.result import Result
 from traceview.run import Run
@@ -34,6 +34,12 @@ class Study:
 
 def study_run(run: Run, how: StudyOptions) -> Study:
     """Analyse an opened run. InternalError if a sum does not hold: a defect, never a property of the input."""
+    base, aligned, lanes, _, result = stages(run, how)
+    return Study(run, result, detail_of(run, base, aligned, lanes))
+
+
+def stages(run: Run, how: StudyOptions) -> tuple[Frame, Across, Lanes, Blamed, Result]:
+    """What every stage of an analysis says."""
     if not run.parts:
         raise TraceviewError(
             f"{run.name}: only logs here; `traceview inspect` reads them, analyze needs the ranks' traces"
@@ -43,8 +49,7 @@ def study_run(run: Run, how: StudyOptions) -> Study:
     base = flow.linked(run, base, aligned, how)
     lanes = flow.decompose_all(run, base, aligned, how)
     blamed = across.attribute(run, base, aligned, lanes, how)
-    result = assemble.assemble(run, base, aligned, lanes, blamed, how)
-    return Study(run, result, detail_of(run, base, aligned, lanes))
+    return base, aligned, lanes, blamed, assemble.assemble(run, base, aligned, lanes, blamed, how)
 
 
 def redacted(study: Study, redactor: Redactor) -> Study:

@@ -12,7 +12,7 @@ from traceview.analysis import blame, clock, launches, operators, stragglers, wa
 from traceview.analysis.groups import Columns
 from traceview.analysis.mfu import Work
 from traceview.analysis.replay.answer import Answer
-from traceview.analysis.types import Bools, Decomposition, Ints, Marks, Matches, WaitPieces, Windows
+from traceview.analysis.types import Bools, Decomposition, Ints, Marks, Matches, Tokens, WaitPieces, Windows
 from traceview.config import DEFAULT, Config
 from traceview.pipeline import rows
 from traceview.result import ExpertRow, MemoryRow, PathRow, Result, Window
@@ -97,4 +97,5 @@ class Blamed:
     experts: list[ExpertRow]
     even_tokens: float | None
     """ns that even tokens would take off a step"""
+    tokens: Tokens | None
     replay: Answer

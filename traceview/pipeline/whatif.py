@@ -28,6 +28,13 @@ def answer(run: Run, base: Frame, across: Across, rows: list[StragglerRow], how:
         return Answer(refused="one rank waits for nobody that was seen")
     if not len(base.step_of_row):
         return Answer(refused="the ranks communicate nothing that was seen")
+    groups = culprits(rows)
+    wanted = list(dict.fromkeys([*groups[:MOST_CULPRITS], *everybody(groups)]))
+    return replay(inputs_of(run, base, across), wanted, how.config)
+
+
+def inputs_of(run: Run, base: Frame, across: Across) -> Inputs:
+    """What a replay reads of a run."""
     counts = {r: run.parts[r].meta.rows.get("collectives", 0) for r in run.ranks}
 
     def op_of_row(rank: int) -> Ints:
@@ -37,7 +44,7 @@ def answer(run: Run, base: Frame, across: Across, rows: list[StragglerRow], how:
     clock = across.alignment.base
     begin = base.windows.start[base.windows.used]
     met = Met(across.columns, across.matches, across.waits, clock, int(begin.min()) if len(begin) else 0)
-    inputs = Inputs(
+    return Inputs(
         met=met,
         windows=base.windows,
         step_of_row=base.step_of_row,
@@ -47,9 +54,6 @@ def answer(run: Run, base: Frame, across: Across, rows: list[StragglerRow], how:
         op_of_row=op_of_row,
         host_shift=lambda r: base.axes[r].host_shift,
     )
-    groups = culprits(rows)
-    wanted = list(dict.fromkeys([*groups[:MOST_CULPRITS], *everybody(groups)]))
-    return replay(inputs, wanted, how.config)
 
 
 def culprits(rows: Iterable[StragglerRow]) -> list[frozenset[int]]:

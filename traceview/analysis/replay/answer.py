@@ -61,28 +61,47 @@ class Answer:
         return self.steps[warm_up(len(self.steps)) :]
 
 
-def replay(inputs: Inputs, culprits: list[frozenset[int]], config: Config = DEFAULT) -> Answer:
-    """Replay the longest run of used steps that is affordable: as recorded, equalised, and with culprits replaced."""
+@dataclass(frozen=True)
+class Base:
+    """The graph of the replayed steps, and its base replay; without a graph ``refused`` says why."""
+
+    steps: list[int] = field(default_factory=list)
+    refused: str = ""
+    off: float = 0.0
+    graph: Graph | None = None
+    played: Played | None = None
+
+
+def base_replay(inputs: Inputs, config: Config = DEFAULT) -> Base:
+    """The longest run of used steps that is affordable, as recorded (METHODS h.2, fidelity gate)."""
     chain, why = choose(inputs, config)
     if chain is None:
-        return Answer(refused=why)
+        return Base(refused=why)
     lanes = [lane_of(inputs, chain, i, config) for i in range(len(chain.ranks))]
     found = [x for x in lanes if x is not None]
     if len(found) < len(lanes):
-        return Answer(chain.steps, refused="some rank has no GPU work in the replayed steps")
+        return Base(chain.steps, "some rank has no GPU work in the replayed steps")
     graph = build(found, inputs.met)
     del lanes, found
     if graph is None:
-        return Answer(chain.steps, refused="the order of events contradicts itself: a clock or a match is wrong")
-    base = play(graph, Scenario())
-    off = fidelity(graph, base)
+        return Base(chain.steps, "the order of events contradicts itself: a clock or a match is wrong")
+    played = play(graph, Scenario())
+    off = fidelity(graph, played)
     if off > config.replay_refuse:
-        return Answer(chain.steps, refused=f"the base replay is off by {units.share(off)}", off=off)
-    if not len(graph.row):
-        return Answer(chain.steps, refused="the steps hold no communication", off=off)
+        return Base(chain.steps, f"the base replay is off by {units.share(off)}", off)
     if 2 * np.count_nonzero(graph.known) < len(graph.row):
-        return Answer(chain.steps, "most communication is not fully observed, or the clocks cannot be compared", off)
-    return _answers(graph, base, inputs, culprits, Answer(chain.steps, off=off))
+        return Base(chain.steps, "most communication is not fully observed, or the clocks cannot be compared", off)
+    return Base(chain.steps, "", off, graph, played)
+
+
+def replay(inputs: Inputs, culprits: list[frozenset[int]], config: Config = DEFAULT) -> Answer:
+    """Replay as recorded, equalised, and with culprits replaced."""
+    base = base_replay(inputs, config)
+    if base.graph is None or base.played is None:
+        return Answer(base.steps, base.refused, base.off)
+    if not len(base.graph.row):
+        return Answer(base.steps, "the steps hold no communication", base.off)
+    return _answers(base.graph, base.played, inputs, culprits, Answer(base.steps, off=base.off))
 
 
 def _answers(g: Graph, base: Played, inputs: Inputs, culprits: list[frozenset[int]], out: Answer) -> Answer:

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceview.analysis.groups import KIND
 from traceview.analysis.p2p import Partners, components
 from traceview.analysis.replay.graph import Graph
 from traceview.analysis.replay.meet import Met
 from traceview.analysis.replay.ops import COPY, KERNEL
 from traceview.analysis.replay.play import Scenario
 from traceview.analysis.types import P2P, Bools, Floats, Ints
+
+AS_RECORDED = Scenario()
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,8 @@ def _calls(met: Met, rows: Ints) -> Ints:
     out, back = (
         np.where(point & (peer >= 0), np.sign(peer - c.rank[rows]), 0) + 1 for peer in (c.dst[rows], c.src[rows])
     )
-    return _dense(_dense(c.kind[rows] * 9 + out * 3 + back, size), c.elems()[0][rows])
+    routed = c.kind[rows] == KIND["alltoallv"]  # its sizes are data, not program
+    return _dense(_dense(c.kind[rows] * 9 + out * 3 + back, size), np.where(routed, 0, c.elems()[0][rows]))
 
 
 def _dense(first: Ints, second: Ints) -> Ints:
@@ -100,18 +104,19 @@ def _pipelines(row: Ints, cell: Ints, cells: int, partners: Partners) -> Ints:
     return components(cells, *(np.concatenate(side) for side in zip(*pairs, strict=True)))
 
 
-def balanced(g: Graph, r: Roles) -> Scenario:
+def balanced(g: Graph, r: Roles, how: Scenario = AS_RECORDED) -> Scenario:
     """The same work, evenly spread: means over a role and its micro-batches, then over the stages of a pipeline.
 
-    The host is never slowed down: where it takes longer than is typical, it becomes typical.
+    The host is never slowed down: where it takes longer than is typical, it becomes typical. ``how``: what the
+    steps took before; its other changes stay.
     """
-    work, busy = _spent(g)
+    work, busy = _spent(g, how)
     kernels = _mean(work[:, KERNEL], r.kind)
     host = np.minimum(busy, _lower_median(busy, r.kind))
     whole, hosts = (np.bincount(r.cell, x).astype(np.float64) for x in (kernels, host))
     kernels = kernels * _ratio(_mean(whole, r.pipeline), whole)[r.cell]
     host = host * np.minimum(1.0, _ratio(_lower_median(hosts, r.pipeline), hosts))[r.cell]
-    return Scenario(
+    return how.scaled(
         kernels=_ratio(kernels, work[:, KERNEL]),
         copies=_ratio(_mean(work[:, COPY], r.kind), work[:, COPY]),
         host=_ratio(host, busy),
@@ -125,18 +130,26 @@ def typical(g: Graph, r: Roles) -> Scenario:
     return Scenario(kernels, copies, np.minimum(1.0, _ratio(_lower_median(busy, r.kind), busy)))
 
 
-def _spent(g: Graph) -> tuple[Floats, Floats]:
-    return g.stretches.work.astype(np.float64), g.stretches.busy.astype(np.float64)
+def _spent(g: Graph, how: Scenario = AS_RECORDED) -> tuple[Floats, Floats]:
+    """(GPU work [stretches, kinds], host time) of the stretches."""
+    work, busy = g.stretches.work.astype(np.float64), g.stretches.busy.astype(np.float64)
+    for kind, factor in ((KERNEL, how.kernels), (COPY, how.copies)):
+        if factor is not None:
+            work[:, kind] *= factor
+    return work, busy if how.host is None else busy * how.host
 
 
-def replaced(g: Graph, r: Roles, ranks: set[int]) -> Scenario:
-    """The ranks become typical: the lower median over their role, in every stretch, on the GPU and its host."""
+def replaced(g: Graph, r: Roles, ranks: set[int], how: Scenario = AS_RECORDED) -> Scenario:
+    """The ranks become typical: the lower median over their role, in every stretch, on the GPU and its host.
+
+    ``how``: what the steps took before; its other changes stay.
+    """
     named = np.isin(g.ranks, sorted(ranks))[g.lane_of_stretch]
-    work, busy = _spent(g)
+    work, busy = _spent(g, how)
     kernels, copies, host = (
         np.where(named, _ratio(_lower_median(x, r.place), x), 1.0) for x in (work[:, KERNEL], work[:, COPY], busy)
     )
-    return Scenario(kernels, copies, np.minimum(1.0, host))
+    return how.scaled(kernels, copies, np.minimum(1.0, host))
 
 
 def comparable(g: Graph, r: Roles, ranks: set[int]) -> bool:

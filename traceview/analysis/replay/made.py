@@ -11,11 +11,11 @@ from traceview.analysis.replay.ops import COMM, COPY, KERNEL
 from traceview.analysis.replay.play import Played
 from traceview.analysis.types import Bools, Ints
 
-COMPUTE, COMMUNICATION, STAGING, IDLE = "compute", "exposed communication", "PCIe staging", "idle"
+COMPUTE, COMMUNICATION, STAGING, IDLE = "compute", "communication", "PCIe staging", "idle"
 
 
 def made_of(g: Graph, played: Played) -> dict[str, float]:
-    """Groups of METHODS a.3 -> ns a step, of the measured steps; they sum to the span of these divided by the steps.
+    """What -> ns a step, of the measured steps; they sum to the span of these divided by the steps.
 
     There is no waiting in it: where a rank waits, the chain goes on at the one that it waits for.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,6 +29,15 @@ class Scenario:
     """factor of the rest of the host's time between blocking calls"""
     gaps: float = 1.0
     """factor of launch latency"""
+
+    def scaled(self, kernels: Floats, copies: Floats, host: Floats) -> Scenario:
+        """The same, with these factors on top of its own."""
+        return replace(
+            self,
+            kernels=kernels if self.kernels is None else self.kernels * kernels,
+            copies=copies if self.copies is None else self.copies * copies,
+            host=host if self.host is None else self.host * host,
+        )
 
 
 @dataclass(frozen=True)
