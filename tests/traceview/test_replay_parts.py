@@ -137,7 +137,7 @@ def streams(draw):
 def test_blocks_end_as_their_operations_do(ops):
     """Exactly at the factors that are looked at; in between never later."""
     bounds = np.array([0, int(ops.end.max()) + 1])
-    part = lane(ops, Host(NO_CALLS, NOTHING), 0, bounds, DEFAULT)
+    part = lane(ops, Host(NO_CALLS, NOTHING, NOTHING), 0, bounds, DEFAULT)
     b = part.blocks
     assert b.work.sum() == (ops.end - ops.start).sum()
     for factor in (1, 0, 2, 0.5):
@@ -149,5 +149,5 @@ def test_blocks_end_as_their_operations_do(ops):
 def test_a_copy_is_a_block_of_its_own():
     ops = recorded((1, 0, 10, 0), (1, 10, 20, 0), (1, 20, 30, 0))
     mixed = Recorded(**{**vars(ops), "work": np.array([KERNEL, COPY, COPY], np.int8)})
-    part = lane(mixed, Host(NO_CALLS, NOTHING), 0, np.array([0, 30 * US]), DEFAULT)
+    part = lane(mixed, Host(NO_CALLS, NOTHING, NOTHING), 0, np.array([0, 30 * US]), DEFAULT)
     assert (part.blocks.work // US).tolist() == [10, 20]

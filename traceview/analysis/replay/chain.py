@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from traceview.analysis.instances import BLOCK
-from traceview.analysis.intervals import Spans, union
 from traceview.analysis.ops import CLS, NONE, Ops, ints
 from traceview.analysis.origin import TableSource
 from traceview.analysis.replay.lane import Lane, lane
 from traceview.analysis.replay.meet import Met
-from traceview.analysis.replay.ops import COMM, COPY, KERNEL, Host, Recorded, blocking_calls, host_calls
+from traceview.analysis.replay.ops import COMM, COPY, KERNEL, Host, Recorded, blocking_calls, host_spans
 from traceview.analysis.types import Ints, Windows
 from traceview.config import Config
 
@@ -144,7 +143,7 @@ def lane_of(inputs: Inputs, chain: Chain, i: int, config: Config) -> Lane | None
         row=of_op,
     )
     record = record.take(rows - low).sorted()
-    found = host_calls(inputs.host_ranges(rank), config)
-    sync, runtime, data = (Spans(true(x.start + shift), true(x.end + shift)) for x in found)
-    host = Host(blocking_calls(record, sync, runtime, config), union(data.start, data.end))
+    found = host_spans(inputs.host_ranges(rank), lambda ns: true(ns + shift), config)
+    calls = blocking_calls(record, found.sync, found.runtime, config)
+    host = Host(calls, found.data, found.work)
     return lane(record, host, rank, true(bounds), config)

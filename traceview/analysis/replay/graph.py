@@ -42,6 +42,8 @@ class Graph:
     """of the lanes"""
     data: list[Spans]
     """of the lanes: when the host waits for input"""
+    work: list[Spans]
+    """of the lanes: when it does what leads to launches"""
     row: Ints
     """collectives row of every communication end"""
     block_of_row: Ints
@@ -85,6 +87,7 @@ def build(lanes: list[Lane], met: Met) -> Graph | None:
         lane_of_stretch=np.repeat(np.arange(len(lanes)), [len(x.stretches.row) for x in lanes]),
         ranks=[x.rank for x in lanes],
         data=[x.data for x in lanes],
+        work=[x.work for x in lanes],
         row=rows,
         block_of_row=draft.ends,
         transfer=transfer,

@@ -93,6 +93,8 @@ class Lane:
     bounds: Ints
     data: Spans
     """when its host waits for input"""
+    work: Spans
+    """when its host does what leads to launches"""
 
 
 def lane(ops: Recorded, host: Host, rank: int, bounds: Ints, config: Config) -> Lane:
@@ -129,6 +131,7 @@ def lane(ops: Recorded, host: Host, rank: int, bounds: Ints, config: Config) -> 
         bound_step=edge_step,
         bounds=bounds,
         data=host.data,
+        work=host.work,
     )
 
 

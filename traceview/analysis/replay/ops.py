@@ -7,13 +7,14 @@ one and the record does not contradict (it starts after that end); else for one 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from traceview.analysis.host import KIND
-from traceview.analysis.intervals import Spans, union
+from traceview.analysis.intervals import Spans, subtract, union
 from traceview.analysis.ops import ints
 from traceview.analysis.types import Bools, Codes, Ints
 from traceview.config import Config
@@ -70,6 +71,8 @@ class Host:
     calls: Blocking
     data: Spans
     """when it waited for input"""
+    work: Spans
+    """when it did what leads to launches"""
 
 
 def launch_order(ops: Recorded) -> Ints:
@@ -113,13 +116,34 @@ def waits_between_streams(ops: Recorded, place: Ints, config: Config) -> tuple[I
     )
 
 
-def host_calls(host_ranges: Any, config: Config) -> tuple[Spans, Spans, Spans]:
-    """(Blocking calls, long runtime calls, waits for input) of a rank's ``host_ranges``, as stamped; not merged."""
-    start, end, kind = ints(host_ranges, "start"), ints(host_ranges, "end"), codes(host_ranges["kind"], HOST_KINDS)
-    sync, data = kind == KIND["sync"], kind == KIND["data"]
-    runtime = (kind == KIND["runtime"]) & (end - start > config.launch_tau_max_ns)
-    sync_calls, long_calls, input_waits = (Spans(start[some], end[some]) for some in (sync, runtime, data))
-    return sync_calls, long_calls, input_waits
+@dataclass(frozen=True)
+class HostSpans:
+    """What the host of a rank did, by kind."""
+
+    sync: Spans
+    """synchronising calls, not merged"""
+    runtime: Spans
+    """long runtime calls, not merged"""
+    data: Spans
+    """it waited for input"""
+    work: Spans
+    """operators, runtime calls and Python that are neither"""
+
+
+def host_spans(host_ranges: Any, move: Callable[[Ints], Ints], config: Config) -> HostSpans:
+    """The ``host_ranges`` of a rank; ``move`` brings its stamps to the axis of the replay."""
+    start, end = (move(ints(host_ranges, name)) for name in ("start", "end"))
+    kind = codes(host_ranges["kind"], HOST_KINDS)
+
+    def of(*kinds: str) -> Spans:
+        some = np.isin(kind, [KIND[k] for k in kinds])
+        return Spans(start[some], end[some])
+
+    sync, runtime = of("sync"), of("runtime")
+    long = runtime.end - runtime.start > config.launch_tau_max_ns
+    data, work = (union(x.start, x.end) for x in (of("data"), of("op", "runtime", "python")))
+    other = union(np.concatenate((data.start, sync.start)), np.concatenate((data.end, sync.end)))
+    return HostSpans(sync, Spans(runtime.start[long], runtime.end[long]), data, subtract(work, other))
 
 
 def blocking_calls(ops: Recorded, sync: Spans, runtime: Spans, config: Config) -> Blocking:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from traceview.analysis import maxplus
-from traceview.analysis.intervals import Spans
 from traceview.analysis.replay.graph import Graph
 from traceview.analysis.replay.ops import COPY, KERNEL
 from traceview.analysis.types import Floats, Ints
@@ -26,7 +25,7 @@ class Scenario:
     data: float = 1.0
     """factor of the host's time in which it waits for input"""
     busy: float = 1.0
-    """factor of the rest of the host's time between blocking calls"""
+    """factor of the host's time in operators and runtime calls that do not block"""
     gaps: float = 1.0
     """factor of launch latency"""
 
@@ -112,7 +111,7 @@ class _Warp:
         some = g.lane_of_stretch[factor != 1.0] if alike else g.lane_of_stretch
         for i in np.unique(some).tolist():
             a, b = np.searchsorted(g.lane_of_stretch, (i, i + 1))
-            self._lanes.append((i, *_warped(g.stretches.begin[a:b], factor[a:b], g.data[i], how)))
+            self._lanes.append((i, *_warped(g, how, slice(a, b), factor[a:b])))
 
     def __call__(self, time: Ints, lane: Ints) -> Floats:
         """Times of the host in the scenario; ``lane`` is ascending."""
@@ -126,12 +125,14 @@ class _Warp:
         return out
 
 
-def _warped(begin: Ints, factor: Floats, data: Spans, how: Scenario) -> tuple[Ints, Floats, float]:
+def _warped(g: Graph, how: Scenario, own: slice, factor: Floats) -> tuple[Ints, Floats, float]:
     """(Times at which the pace of a host changes, those in the scenario, the pace after the last)."""
-    knots = begin
-    if how.data != how.busy:
-        edges = np.concatenate((data.start, data.end))
-        knots = np.unique(np.concatenate((begin, edges[edges > begin[0]])))
-    pace = factor[np.searchsorted(begin, knots, "right") - 1] * np.where(data.covers(knots), how.data, how.busy)
+    begin, lane = g.stretches.begin[own], int(g.lane_of_stretch[own.start])
+    changed = [(spans[lane], pace) for spans, pace in ((g.data, how.data), (g.work, how.busy)) if pace != 1.0]
+    edges = [edge[edge > begin[0]] for spans, _ in changed for edge in (spans.start, spans.end)]
+    knots = np.unique(np.concatenate((begin, *edges))) if edges else begin
+    pace = factor[np.searchsorted(begin, knots, "right") - 1]
+    for spans, times in changed:
+        pace = np.where(spans.covers(knots), times * pace, pace)
     warped = knots[0] + np.append(0.0, np.cumsum(np.diff(knots) * pace[:-1]))
     return knots, warped, float(pace[-1])

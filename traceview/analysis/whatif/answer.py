@@ -35,8 +35,8 @@ class Replayed:
 
     @staticmethod
     def of(base: Base, inputs: Inputs) -> Replayed:
-        """With the roles of the ranks, if there is a graph."""
-        if base.graph is None:
+        """With the roles of the ranks, if they communicate."""
+        if base.graph is None or not len(base.graph.row):
             return Replayed(base, inputs, None)
         return Replayed(base, inputs, equal.roles(base.graph, inputs.met, inputs.step_of_row))
 
@@ -90,6 +90,8 @@ def _row(f: Facts, replayed: Replayed, asked: Asked, step: int, config: Config) 
     after: float | None = None
     if played is not None and base.played is not None:
         after = max(step - (step_time(base.played) - step_time(played)), 0.0)
+        if asked.only_faster:  # less work never ends later; what a window gives to its neighbour is no loss
+            after = min(after, float(step))
         if asked.overlap and asked.communication:  # nothing is moved faster than the links allow
             after = max(after, transfer_floor(f, asked))
     best = simple.high if after is None else after
@@ -115,10 +117,10 @@ def _row(f: Facts, replayed: Replayed, asked: Asked, step: int, config: Config) 
 def _played(f: Facts, replayed: Replayed, asked: Asked) -> tuple[Played | None, str]:
     """(The scenario, played; why it cannot be)."""
     g, roles = replayed.base.graph, replayed.roles
-    if g is None or roles is None:
+    if g is None:
         return None, replayed.base.refused
     changed = set(g.ranks) if asked.balance else set(asked.replace)
-    if changed and not equal.comparable(g, roles, changed):
+    if changed and (roles is None or not equal.comparable(g, roles, changed)):
         who = f"rank{'s' * (len(changed) > 1)} {units.ranks(sorted(changed))}"
         return None, f"nobody makes the same communication calls as {who}"
     if asked.even_tokens and f.tokens is None:
@@ -127,11 +129,13 @@ def _played(f: Facts, replayed: Replayed, asked: Asked) -> tuple[Played | None, 
 
 
 def _quality(f: Facts, replayed: Replayed, asked: Asked) -> Quality:
-    if not asked.communication:
-        return "upper_bound"
+    """Missing members make it a lower bound; nobody gets rid of all of the host's or the network's time."""
     g = replayed.base.graph
-    partial = bool(f.result.run.missing_ranks) or (g is not None and not g.known.all())
-    return "lower_bound" if partial else "estimated"
+    least = bool(f.result.run.missing_ranks) or (g is not None and not g.known.all())
+    most = not (asked.communication and asked.launch_gaps)
+    if least == most:
+        return "estimated"
+    return "lower_bound" if least else "upper_bound"
 
 
 def _differ(step: int, simple: Bound, after: float, config: Config) -> str:

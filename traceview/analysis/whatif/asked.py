@@ -31,6 +31,11 @@ class Asked:
     """False: all of it is free"""
 
     @property
+    def only_faster(self) -> bool:
+        """Nothing takes longer than it did."""
+        return not self.balance and not self.even_tokens and all(factor >= 1 for _, factor in self.network)
+
+    @property
     def title(self) -> str:
         """In words."""
         parts = [f"rank{'s' * (len(self.replace) > 1)} {units.ranks(sorted(self.replace))} typical"] * bool(

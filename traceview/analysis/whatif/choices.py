@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from traceview.analysis.findings.common import has_gpu
 from traceview.analysis.tiers import TIERS
 from traceview.analysis.whatif.asked import Asked
 from traceview.analysis.whatif.facts import Facts
@@ -29,8 +30,8 @@ def choices(f: Facts, culprits: Iterable[frozenset[int]]) -> list[Asked]:
         *((True, Asked(replace=ranks)) for ranks in culprits),
         (some("comm_wait.nxn", "comm_wait.p2p"), Asked(balance=True)),
         (some("pcie_h2d", "pcie_d2h") or bool((m.unstaged > 1).any()), Asked(staging=False)),
-        (some("idle_data"), Asked(data_wait=False)),
-        (some("idle_host", "idle_launch"), Asked(launch_gaps=False)),
+        (has_gpu(f.result) and some("idle_data"), Asked(data_wait=False)),
+        (has_gpu(f.result) and some("idle_host", "idle_launch"), Asked(launch_gaps=False)),
         (some("comm_transfer"), Asked(overlap=True)),
         (some("comm_transfer", "comm_unresolved"), Asked(communication=False)),
         (tokens is not None and bool(tokens.value), Asked(even_tokens=True)),

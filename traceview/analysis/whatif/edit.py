@@ -16,8 +16,11 @@ from traceview.analysis.whatif.asked import Asked
 from traceview.analysis.whatif.facts import Facts, remaining
 
 
-def edited(g: Graph, r: Roles, f: Facts, asked: Asked) -> Scenario:
-    """The change of ``g`` that ``asked`` means. Perfect overlap: nothing waits for a transfer."""
+def edited(g: Graph, r: Roles | None, f: Facts, asked: Asked) -> Scenario:
+    """The change of ``g`` that ``asked`` means. Perfect overlap: nothing waits for a transfer.
+
+    ``r``: roles of the ranks, which replacing and balancing need.
+    """
     how = Scenario(data=float(asked.data_wait), busy=float(asked.launch_gaps), gaps=float(asked.launch_gaps))
     if asked.even_tokens and f.tokens is not None:
         how = replace(how, kernels=_even(g, f.tokens))
@@ -28,6 +31,8 @@ def edited(g: Graph, r: Roles, f: Facts, asked: Asked) -> Scenario:
     elif asked.network or not asked.staging:
         left = remaining(f.moved, asked, g.row, g.transfer)
         how = replace(how, transfer=np.divide(1.0, left, out=np.full(len(left), np.inf), where=left > 0))
+    if r is None:
+        return how
     if asked.replace:
         how = equal.replaced(g, r, set(asked.replace), how)
     return equal.balanced(g, r, how) if asked.balance else how

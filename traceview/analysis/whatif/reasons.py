@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import units
+from traceview.analysis.findings.common import has_gpu
 from traceview.analysis.whatif.asked import Asked
 from traceview.analysis.whatif.facts import Moved, chosen
 from traceview.result import Result
@@ -29,6 +30,8 @@ def _network(result: Result, m: Moved, asked: Asked) -> str:
 def _host(result: Result, asked: Asked) -> str:
     if asked.data_wait and asked.launch_gaps:
         return ""
+    if not has_gpu(result):
+        return "because no work on a GPU was recorded: record CUDA or ROCm activity"
     idle = {k: v for k, v in result.budget.leaves_ns.items() if k.startswith("idle_") and v}
     if idle and set(idle) == {"idle_unknown"}:
         return "because the record holds nothing of the host: record CPU activity too"
