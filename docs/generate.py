@@ -14,7 +14,7 @@ import msgspec
 import traceview as tv
 from traceview import gate, history, result
 from traceview.cli.main import cli
-from traceview.result import versus
+from traceview.result import versus, whatif
 from traceview.schema import TABLES
 from traceview_reports import terminal
 
@@ -75,11 +75,12 @@ def comparisons() -> str:
         "# Comparison JSON",
         "",
         "What `traceview compare --json` and `traceview gate --json` write: an object with `decision` (a Decision)",
-        "and `comparison` (a Comparison); of `traceview history --json`: `trends`, a list of Trend. Additions are",
+        "and `comparison` (a Comparison); of `traceview history --json`: `trends`, a list of Trend;",
+        "of `traceview what-if --json`: a WhatIf. Additions are",
         "allowed, renames are not.",
         "",
     ]
-    parts = (versus.Decision, versus.Comparison, gate.Calibration, history.Trend)
+    parts = (versus.Decision, versus.Comparison, gate.Calibration, history.Trend, whatif.WhatIf)
     return "\n".join([*head, *(line for first in parts for line in structs_of(first))])
 
 

@@ -15,13 +15,14 @@ COMPUTE, COMMUNICATION, STAGING, IDLE = "compute", "communication", "PCIe stagin
 
 
 def made_of(g: Graph, played: Played) -> dict[str, float]:
-    """What -> ns a step, of the measured steps; they sum to the span of these divided by the steps.
+    """What -> ns a step, of the measured steps; they sum to the mean step of the rank that ends last.
 
     There is no waiting in it: where a rank waits, the chain goes on at the one that it waits for.
     """
     first = warm_up(g.bounds.shape[1] - 1)
-    begin, steps = float(played.bounds[:, first].min()), g.bounds.shape[1] - 1 - first
-    edge, source, target = _chain(g, played, begin)
+    rank, steps = int(np.argmax(played.bounds[:, -1])), g.bounds.shape[1] - 1 - first
+    begin = float(played.bounds[rank, first])
+    edge, source, target = _chain(g, played, rank, begin)
     spent = np.maximum(played.when[target] - np.maximum(played.when[source], begin), 0.0)
     block, transfer = _blocks_of(g, edge)
     kind = np.where(block >= 0, g.blocks.kind[block], -1)
@@ -33,13 +34,11 @@ def made_of(g: Graph, played: Played) -> dict[str, float]:
     return {COMPUTE: out[COMPUTE], COMMUNICATION: moved, STAGING: out[STAGING], IDLE: rest}
 
 
-def _chain(g: Graph, played: Played, begin: float) -> tuple[Ints, Ints, Ints]:
-    """(edge, source, target) from the last end of a step back to ``begin``."""
-    steps = g.bounds.shape[1] - 1
-    last = g.first_bound + np.arange(g.bounds.shape[0]) * steps + steps - 1
+def _chain(g: Graph, played: Played, rank: int, begin: float) -> tuple[Ints, Ints, Ints]:
+    """(edge, source, target) from the last end of the rank back to ``begin``."""
     edges, sources = maxplus.holding(g.plan, played.when, played.lag)
     edge_of, source_of, when = edges.tolist(), sources.tolist(), played.when.tolist()
-    node = int(last[np.argmax(played.when[last])])
+    node = g.first_bound + (rank + 1) * (g.bounds.shape[1] - 1) - 1
     nodes = [node]
     while node and when[node] > begin:
         node = source_of[node]
