@@ -14,7 +14,7 @@ def render(found: WhatIf, *, width: int | None = None, color: bool = False) -> s
     """The step as it is, the answer or the table of answers, and what limits them."""
     page = terminal.Page(width, color)
     terminal.head(page.out, lines(found), "bold")
-    if len(found.rows) > 1:
+    if len(found.answers) > 1:
         terminal.table(page.out, answers(found), verbose=True)
         notes = told(found)
         if notes:
@@ -28,7 +28,7 @@ def to_markdown(found: WhatIf) -> str:
     first, *rest = lines(found)
     blocks = [f"## {markdown.escape(first.text, 600)}"]
     blocks.append("\n".join(f"- **{line.label}** {markdown.escape(line.text, 600)}" for line in rest))
-    if len(found.rows) > 1:
+    if len(found.answers) > 1:
         blocks.append(markdown.table(answers(found), folded=False))
         blocks.append("\n".join(f"- {markdown.escape(note, 600)}" for note in told(found)))
     return "\n\n".join(b for b in blocks if b) + "\n"
@@ -37,10 +37,10 @@ def to_markdown(found: WhatIf) -> str:
 def lines(found: WhatIf) -> list[Line]:
     """The recorded step, the one answer if there is one, limits and warnings."""
     texts = [("STEP", f"{units.time(found.step_ns)} a step of {found.run} as recorded{_made(found.made_of_ns)}")]
-    if not found.rows:
+    if not found.answers:
         texts.append(("IF", "nothing to ask: no communication, copies, waiting or launch gaps were recorded"))
-    if len(found.rows) == 1:
-        texts += _answer(found, found.rows[0])
+    if len(found.answers) == 1:
+        texts += _answer(found, found.answers[0])
     texts += [("SEEN", _seen(found)), ("LIMITS", found.limits)]
     texts += [("NOTE", note) for note in found.warnings]
     return [Line(label, clean(text, 600)) for label, text in texts if text]
@@ -90,7 +90,7 @@ def _replay(row: WhatIfRow) -> str:
 def told(found: WhatIf) -> list[str]:
     """The reasons of all rows, each said once."""
     same: dict[str, list[str]] = {}
-    for row in found.rows:
+    for row in found.answers:
         if row.told:
             same.setdefault(row.told, []).append(row.title)
     if found.replay_refused:
@@ -111,4 +111,4 @@ def answers(found: WhatIf) -> View:
         Column("quality", "text", lambda r: r.quality.replace("_", " "), "whatif.quality", 2),
         Column("option", "text", lambda r: r.options, "whatif.options"),
     )
-    return View("whatif", "If", columns, found.rows, "", "each alone, largest saving first; savings do not add up")
+    return View("whatif", "If", columns, found.answers, "", "each alone, largest saving first; savings do not add up")

@@ -30,7 +30,7 @@ def test_a_host_is_replaced(slow_rank: Path, capsys: pytest.CaptureFixture[str])
     assert entry(["what-if", str(slow_rank), "--replace", "node-2", "--json", "-"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["schema"] == "traceview.whatif/1"
-    assert found["rows"][0]["title"] == "ranks 4-7 typical"
+    assert found["answers"][0]["title"] == "ranks 4-7 typical"
 
 
 def test_outputs(slow_rank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,7 +38,7 @@ def test_outputs(slow_rank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     command = ["what-if", str(slow_rank), "--balance", "--json", str(paths[0]), "--markdown", str(paths[1]), "-q"]
     assert entry(command) == 0
     assert capsys.readouterr().out == ""
-    assert json.loads(paths[0].read_text())["rows"][0]["options"] == "--balance"
+    assert json.loads(paths[0].read_text())["answers"][0]["options"] == "--balance"
     assert "- **IF** work evenly spread" in paths[1].read_text()
     before = paths[0].read_bytes()
     assert entry(command) == 2
@@ -84,3 +84,15 @@ def test_an_input_is_never_replaced(slow_rank: Path, capsys: pytest.CaptureFixtu
 def test_nothing_usable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert entry(["what-if", str(tmp_path), "-q"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_pseudonyms_change_no_number(slow_rank: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = []
+    for more in ([], ["--redact"]):
+        assert entry(["what-if", str(slow_rank), "--json", "-", *more]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    plain, hidden = found
+    assert plain.pop("run") == "slow_rank" and hidden.pop("run") != "slow_rank"
+    assert plain == hidden
+    assert entry(["what-if", str(slow_rank), "--redact", "--replace", "node-9"]) == 2
+    assert "node-1" not in capsys.readouterr().err

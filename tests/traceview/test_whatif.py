@@ -53,7 +53,7 @@ def asking(s, **facts):
 
 def row(s, asked, **facts):
     f, replayed = asking(s, **facts)
-    return answer(f, replayed, [asked], DEFAULT).rows[0]
+    return answer(f, replayed, [asked], DEFAULT).answers[0]
 
 
 def late(rank, origin_us):
@@ -190,16 +190,16 @@ def test_the_largest_saving_comes_first_and_unknown_ones_last(shared_dir):
     found = answer(
         f, replayed, [Asked(even_tokens=True), Asked(data_wait=False), TWICE, Asked(balance=True)], DEFAULT
     )
-    assert [r.options for r in found.rows] == ["--balance", "--network all=2", "--no-data-wait", "--even-tokens"]
-    assert [r.saving_ns for r in found.rows] == [7_500, 7_500, 0, None]
-    assert found.rows[-1].told.startswith("cannot tell, because there are no all-to-alls")
-    assert found.rows[0].gpu_hours_a_day == pytest.approx(7.5 / 70 * 2 * 24)
+    assert [r.options for r in found.answers] == ["--balance", "--network all=2", "--no-data-wait", "--even-tokens"]
+    assert [r.saving_ns for r in found.answers] == [7_500, 7_500, 0, None]
+    assert found.answers[-1].told.startswith("cannot tell, because there are no all-to-alls")
+    assert found.answers[0].gpu_hours_a_day == pytest.approx(7.5 / 70 * 2 * 24)
 
 
 def test_a_refused_replay_leaves_the_bound_and_says_why(shared_dir):
     f, replayed = asking(load(shared_dir)["S03"])
     refused = changed(replayed, base=Base([0], "the base replay is off by 7.0 %", 0.07))
-    (found,) = answer(f, refused, [TWICE], DEFAULT).rows
+    (found,) = answer(f, refused, [TWICE], DEFAULT).answers
     assert (found.replay_ns, found.step_ns) == (None, 40 * US)  # the cautious end
     assert found.told == "no replay: the base replay is off by 7.0 %"
     assert found.made_of_ns == {} and found.next == ""

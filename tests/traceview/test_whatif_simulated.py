@@ -78,7 +78,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_replay_is_the_step_of_the_changed_job(case: str) -> None:
     job, other, asked, close = CASES[case]
-    (row,) = ask(job, Question(changes=asked)).rows
+    (row,) = ask(job, Question(changes=asked)).answers
     assert row.replay_ns == pytest.approx(step(other), rel=close), row
     assert sum(row.made_of_ns.values()) == pytest.approx(row.replay_ns, rel=0.05)  # mean, median
 
@@ -87,13 +87,13 @@ def test_two_changes_together() -> None:
     """The rank is replaced and the network twice as fast."""
     job = replace(WIDE, faults=(SlowRank(2, 1.3),))
     found = ask(job, Question(("2",), Asked(network=(("all", 2.0),))))
-    assert found.rows[0].replay_ns == pytest.approx(step(replace(WIDE, net=FAST)), rel=0.005)
-    assert found.rows[0].title == "rank 2 typical, network all x2"
+    assert found.answers[0].replay_ns == pytest.approx(step(replace(WIDE, net=FAST)), rel=0.005)
+    assert found.answers[0].title == "rank 2 typical, network all x2"
 
 
 def test_communication_through_host_memory_goes_at_the_bound_of_the_log() -> None:
     job = replace(WIDE, layer_bytes=96_000_000, faults=(HostStaged(),))
-    (row,) = ask(job, Question(changes=Asked(staging=False)), log=True).rows
+    (row,) = ask(job, Question(changes=Asked(staging=False)), log=True).answers
     truth = step(replace(job, faults=()))
     assert row.replay_ns == pytest.approx(truth, rel=0.03)  # it is taken to attain what is usual of its bound
     assert row.bound_ns is not None and row.bound_ns[0] >= truth
@@ -102,22 +102,22 @@ def test_communication_through_host_memory_goes_at_the_bound_of_the_log() -> Non
 def test_a_run_without_options_is_asked_everything() -> None:
     job = replace(WIDE, faults=(SlowRank(2, 1.3),))
     found = ask(job, Question())
-    assert found.rows[0].options == "--replace 2"
+    assert found.answers[0].options == "--replace 2"
     assert {"--network inter-host=2", "--balance", "--overlap", "--free-communication"} < {
-        r.options for r in found.rows
+        r.options for r in found.answers
     }
-    savings = [r.saving_ns or 0 for r in found.rows]
+    savings = [r.saving_ns or 0 for r in found.answers]
     assert savings == sorted(savings, reverse=True)
 
 
 def test_missing_ranks_leave_lower_bounds() -> None:
     job = replace(WIDE, faults=(SlowRank(2, 1.3), MissingRanks((0,))))
     found = ask(job, Question(("2",)))
-    (row,) = found.rows
+    (row,) = found.answers
     assert row.replay_ns is None and row.told.startswith("no replay: most communication is not fully observed")
     assert row.quality == "lower_bound" and row.bound_ns is not None
     assert any("ranks 0 were not given" in w for w in found.warnings)
-    (row,) = ask(job, Question(changes=Asked(network=(("all", 2.0),)))).rows
+    (row,) = ask(job, Question(changes=Asked(network=(("all", 2.0),)))).answers
     assert row.told == "cannot tell, because no transfer of all is fully observed: add the traces of ranks 0"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from traceview.cli import options, output
+from traceview.cli import names, options, output
 from traceview.cli.progress import progress_of
 
 
@@ -58,7 +58,8 @@ def what_if(paths: tuple[str, ...], **given: Any) -> int:
 
     Exit status: 0 answered, also where an answer is "cannot tell", 2 nothing usable.
     """
-    files = [given["json_"], given["markdown"]]
+    redactor = names.ask(given)
+    files = [given["json_"], given["markdown"], given["redact_map"]]
     output.refuse_existing(files, given["force"])
     from traceview import pipeline
 
@@ -72,8 +73,10 @@ def what_if(paths: tuple[str, ...], **given: Any) -> int:
             progress=progress,
         )
         output.refuse_inputs(files, run)
+        if redactor:
+            redactor.know_run(run)
         found = pipeline.ask(run, _question(given), how)
-    _write(found, given)
+    _write(redactor.value(found) if redactor else found, given)
     return 0
 
 
@@ -108,4 +111,4 @@ def _write(found: Any, given: dict[str, Any]) -> None:
         output.write(given["markdown"], whatif.to_markdown(found).encode())
     for name in ("json_", "markdown"):
         if given[name] and given[name] != "-" and not silent:
-            click.echo(f"wrote {given[name]}")
+            names.wrote(given[name])

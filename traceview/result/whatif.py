@@ -51,7 +51,7 @@ class WhatIf(msgspec.Struct):
     """the base replay against the record"""
     replay_refused: str
     """why there is no replay"""
-    rows: list[WhatIfRow]
+    answers: list[WhatIfRow]
     made_of_ns: dict[str, int]
     """what the recorded step is made of along its critical path, by group; empty without a replay"""
     limits: str

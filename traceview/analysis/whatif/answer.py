@@ -59,7 +59,7 @@ def answer(f: Facts, replayed: Replayed, asked: list[Asked], config: Config) -> 
         steps_replayed=len(base.steps) - warm_up(len(base.steps)) if base.graph is not None else 0,
         replay_error=base.off if base.graph is not None else None,
         replay_refused=base.refused,
-        rows=rows,
+        answers=rows,
         made_of_ns={k: round(v) for k, v in seen.items()},
         limits=LIMITS,
         warnings=_warnings(f, base, config),
