@@ -140,7 +140,7 @@ def _notes(results: Sequence[Result]) -> list[str]:
     for r in results:
         cut = sorted({s.rank for s in r.run.sources if s.truncated and s.rank is not None})
         if cut:
-            out.append(f"{r.run.name}: the traces of ranks {units.ranks(cut)} are cut short")
+            out.append(f"{r.run.name}: cut short: {units.named_ranks(cut)}")
         if r.run.missing_ranks:
-            out.append(f"{r.run.name}: ranks {units.ranks(r.run.missing_ranks)} are missing")
+            out.append(f"{r.run.name}: {units.ranks_are(r.run.missing_ranks)} missing")
     return out

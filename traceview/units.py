@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _TIME = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B"))
 
 
 def _digits(value: float) -> str:
-    """Three significant digits, no exponent: 1234 -> '1,234', 12.34 -> '12.3', 1.234 -> '1.23'."""
+    """Three significant digits, no exponent: 1234 -> '1,234', 99.96 -> '100', 12.34 -> '12.3', 1.234 -> '1.23'."""
     size = abs(value)
-    if size >= 100:
+    if size >= 99.95:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+    return f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
 
 
 def time(ns: float | None) -> str:
     """Nanoseconds as the unit a person would pick.
 
-    >>> time(24_100_000_000), time(1_234), time(0), time(None)
-    ('24.1 s', '1.23 µs', '0', '-')
+    >>> time(24_100_000_000), time(999_960), time(1_234), time(0), time(None)
+    ('24.1 s', '1.00 ms', '1.23 µs', '0', '-')
     """
     if ns is None:
         return "-"
     if ns == 0:
         return "0"
-    scale, unit = next(((s, u) for s, u in _TIME if abs(ns) >= s), _TIME[-1])
+    scale, unit = _unit(ns, _TIME)
     return f"{_digits(ns / scale)} {unit}"
+
+
+def _unit(value: float, units: Sequence[tuple[float, str]]) -> tuple[float, str]:
+    """The largest unit of which there is one at least, after rounding: 999.96 µs are a millisecond."""
+    return next(((s, u) for s, u in units if abs(value) >= 0.9995 * s), units[-1])
 
 
 def gpu_seconds(ns: int) -> str:
@@ -56,7 +63,7 @@ def size(count: float | None) -> str:
     """
     if count is None:
         return "-"
-    scale, unit = next(((s, u) for s, u in _BYTES if abs(count) >= s), _BYTES[-1])
+    scale, unit = _unit(count, _BYTES)
     return f"{count:.0f} B" if unit == "B" else f"{_digits(count / scale)} {unit}"
 
 
@@ -111,6 +118,24 @@ def ranks(ids: list[int]) -> str:
             out.append(str(r) if first == r else f"{first}-{r}")
             start = i + 1
     return ",".join(out)
+
+
+def named_ranks(ids: list[int]) -> str:
+    """The same with the noun.
+
+    >>> named_ranks([3]), named_ranks([0, 1])
+    ('rank 3', 'ranks 0-1')
+    """
+    return f"rank{'s' * (len(set(ids)) != 1)} {ranks(ids)}"
+
+
+def ranks_are(ids: list[int]) -> str:
+    """Their verb too.
+
+    >>> ranks_are([3]), ranks_are([0, 1])
+    ('rank 3 is', 'ranks 0-1 are')
+    """
+    return f"{named_ranks(ids)} {'is' if len(set(ids)) == 1 else 'are'}"
 
 
 def one_line(text: object) -> str:

@@ -155,7 +155,7 @@ def _finding(out: Console, number: int, finding: Finding, verbose: bool) -> None
     row.add_row(f"{number}.", Text(verdict.saving(finding, short=True), _COLOURS["comm"]), claim)
     out.print(Padding(row, (0, 0, 0, 2)))
     for line in finding.evidence if verbose else finding.evidence[:1]:
-        out.print(Padding(Text(clean(line), "dim"), (0, 0, 0, 5)))
+        out.print(Padding(Text(clean(line, 600), "dim"), (0, 0, 0, 5)))
     if finding.advice:
         out.print(Padding(Text(f"→ {clean(finding.advice, 400)}"), (0, 0, 0, 5)))
 

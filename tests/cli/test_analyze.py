@@ -131,3 +131,9 @@ def test_a_closed_pipe_is_no_failure(slow_rank: Path) -> None:
     process.stdout.close()
     assert process.stderr.read() == b"" and process.wait() == 0
     process.stderr.close()
+
+
+def test_the_next_limit_says_what_its_time_is(slow_rank: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry(["analyze", str(slow_rank)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "allreduce of group 0 (8 ranks): −2.51 ms a step SEEN" in text

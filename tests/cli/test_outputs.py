@@ -13,6 +13,8 @@ import pytest
 
 from traceview.cli import entry
 
+from .conftest import SAMPLES
+
 ENV = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
 
 
@@ -119,3 +121,16 @@ def test_names_of_files_cannot_write_to_the_terminal(trace: Path, capsys: pytest
 def test_a_path_without_a_verb_names_the_verb(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert entry([str(trace)]) == 2
     assert f"Did you mean `traceview analyze {trace}`?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stdout", [[], ["--json", "-"]])
+def test_a_reader_that_leaves_hides_no_failure(tmp_path: Path, stdout: list[str]) -> None:
+    """`gate ... | head`: FAIL stays 1, and the files asked for are written."""
+    samples = [str(SAMPLES / name) for name in ("nsight_before", "nsight_after")]
+    xml = tmp_path / "g.xml"
+    left, right = os.pipe()
+    os.close(left)
+    command = [sys.executable, "-m", "traceview", "gate", *samples, "--junit", str(xml), *stdout]
+    done = subprocess.run(command, env=ENV, check=False, stdout=right, stderr=subprocess.PIPE, text=True)
+    os.close(right)
+    assert (done.returncode, done.stderr) == (1, "") and 'failures="1"' in xml.read_text()

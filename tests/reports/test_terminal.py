@@ -89,3 +89,12 @@ def test_long_group_names_give_way_before_kinds() -> None:
     row = result.collective_rows[0]
     row.group, row.kind = "0x54a0d357e9da926", "reduce_scatter"
     assert "reduce_scatter" in terminal.render(result, width=80)
+
+
+def test_evidence_is_a_whole_sentence() -> None:
+    """Long evidence keeps its middle: 'so clocks, heat or power' was cut out."""
+    result = ALL["slow_rank"]()
+    told = "the same kernels take 1.35x as long, " + "all of them, " * 25 + "so clocks, heat or power"
+    result.findings[0].evidence.append(told)
+    shown = " ".join(terminal.render(result, width=100, verbose=True).split())
+    assert told in shown

@@ -115,7 +115,9 @@ def test_what_differs_in_kind_is_not_compared(what: str):
 def test_missing_and_cut_ranks_are_told():
     base, other = job(compute=10), job(compute=10)
     other.run.missing_ranks = [7]
-    assert compare([base], [other]).notes == ["job: ranks 7 are missing"]
+    assert compare([base], [other]).notes == ["job: rank 7 is missing"]
+    other.run.missing_ranks = [6, 7]
+    assert compare([base], [other]).notes == ["job: ranks 6-7 are missing"]
 
 
 def test_a_side_without_steps_is_refused():

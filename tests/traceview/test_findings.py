@@ -122,6 +122,7 @@ def test_outlier_steps_are_found_and_explained() -> None:
     judged(value)
     slow = next(f for f in value.findings if f.id == "slow-steps")
     assert slow.where.step == 4
+    assert slow.title.startswith("1 outlier among 8 steps, step 4 by ") and slow.evidence[0] == "step 4"
     assert "idle" in slow.evidence[1]
 
 

@@ -104,7 +104,7 @@ def _report(run: _Run, fit: Fit, limits: Bounds, counts: tuple[Ints, Ints], sets
     notes = list(fit.notes)
     for r in run.odd.tolist():
         notes.append(
-            f"rank {r}: its clock deviates from that of its host by {-run.eta[r] / 1000:.0f} us; aligned apart"
+            f"rank {r}: its clock deviates from that of its host by {-run.eta[r] / 1000:.0f} µs; aligned apart"
         )
     for u in fit.jumps:
         notes.append(f"{_unit_name(run, u)}: the clock was stepped during the record; aligned piecewise")

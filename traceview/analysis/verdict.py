@@ -160,7 +160,7 @@ def _next(result: Result, found: list[Finding]) -> str:
     if behind is not None:
         who = f"rank {behind.rank}{on_host(behind.host)} {CAUSE_WORDS[behind.cause]}"
         return f"{who}, {units.time(behind.late_ns)} late, hidden behind rank {behind.behind}"
-    return found[1].title + f", {units.time(found[1].saving_ns_per_step)}" if len(found) > 1 else ""
+    return f"{found[1].title}: {units.change(-(found[1].saving_ns_per_step or 0))} a step" if len(found) > 1 else ""
 
 
 def _rule_outs(result: Result, config: Config, first: Finding | None = None) -> str:

@@ -77,7 +77,7 @@ def _write(study: Any, given: dict[str, Any], focus: tuple[Any, ...]) -> None:
     silent = given["quiet"] or "-" in (given["json_"], given["markdown"])
     if not silent:
         color = sys.stdout.isatty()
-        sys.stdout.write(terminal.render(result, color=color, verbose=given["verbose"]))
+        output.say(terminal.render(result, color=color, verbose=given["verbose"]))
     if given["json_"]:
         output.write(given["json_"], result.to_json())
     if given["markdown"]:

@@ -43,7 +43,7 @@ def export(paths: tuple[str, ...], **given: Any) -> int:
     ranks = _ranks(study.run, given["ranks"])
     pipeline.export_window(study, Path(given["out"]), ranks, step)
     if not given["quiet"]:
-        names.wrote(given["out"], f": step {step} of ranks {units.ranks(ranks)}")
+        names.wrote(given["out"], f": step {step} of {units.named_ranks(ranks)}")
     return 0
 
 

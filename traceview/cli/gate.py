@@ -62,6 +62,6 @@ def _calibrate(baseline: str, candidate: str | None, given: dict[str, Any]) -> i
     found = gate.calibrate(runs)
     output.write(given["calibrate"], msgspec.json.encode(found))
     if not given["quiet"]:
-        click.echo(f"run to run {found.run_noise * 100:.2g} % over {found.runs} runs")
+        output.say(f"run to run {found.run_noise * 100:.2g} % over {found.runs} runs\n")
         names.wrote(given["calibrate"])
     return EXIT_OK

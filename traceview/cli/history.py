@@ -101,8 +101,8 @@ def _write(found: Any, added: Sequence[str], given: dict[str, Any]) -> None:
     if not silent:
         if added:
             counts = {"added": 0} | Counter(added)
-            click.echo(", ".join(f"{n} {what}" for what, n in counts.items()) + "\n")
-        sys.stdout.write(report.render(found, color=sys.stdout.isatty(), verbose=given["verbose"]))
+            output.say(", ".join(f"{n} {what}" for what, n in counts.items()) + "\n\n")
+        output.say(report.render(found, color=sys.stdout.isatty(), verbose=given["verbose"]))
     if given["json_"]:
         output.write(given["json_"], msgspec.json.encode({"schema": "traceview.history/1", "trends": found}))
     if given["markdown"]:

@@ -40,5 +40,5 @@ def inspect(paths: tuple[str, ...], **given: Any) -> int:
     if given["json_"]:
         output.write(given["json_"], found.to_json())
     if given["json_"] != "-" and not given["quiet"]:
-        click.echo(found.text(), nl=False)
+        output.say(found.text())
     return 0

@@ -67,4 +67,4 @@ def ask(given: dict[str, Any]) -> Any:
 
 def wrote(path: str, more: str = "") -> None:
     """Say that a file was written."""
-    click.echo(f"wrote {current().shown(path)}{more}")
+    output.say(f"wrote {current().shown(path)}{more}\n")

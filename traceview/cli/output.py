@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from traceview import files
+from traceview.cli.streams import give_up
 from traceview.errors import TraceviewError
 
 
@@ -60,8 +62,24 @@ def refuse_sources(paths: Sequence[str | None], read: Sequence[str]) -> None:
 def write(path: str, data: bytes) -> None:
     """Write to a temporary name beside the file, then rename; '-' is stdout."""
     if path == "-":
-        sys.stdout.buffer.write(data + (b"" if data.endswith(b"\n") else b"\n"))
-        sys.stdout.buffer.flush()
+        with _may_be_closed():
+            sys.stdout.buffer.write(data + (b"" if data.endswith(b"\n") else b"\n"))
+            sys.stdout.buffer.flush()
         return
     with files.replacing(Path(path)) as out:
         out.write(data)
+
+
+def say(text: str) -> None:
+    """Text for the reader at stdout. One who left (`| head`) ends neither the files asked for nor the exit status."""
+    with _may_be_closed():
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+@contextmanager
+def _may_be_closed() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        give_up(sys.stdout)

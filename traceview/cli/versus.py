@@ -158,7 +158,7 @@ def write(changed: Any, decision: Any, given: dict[str, Any], words: dict[str, s
     silent = given["quiet"] or "-" in [given.get(name) for name in OUTPUTS]
     if not silent:
         color = sys.stdout.isatty()
-        sys.stdout.write(versus.render(changed, decision, words=words, color=color, verbose=given["verbose"]))
+        output.say(versus.render(changed, decision, words=words, color=color, verbose=given["verbose"]))
     forms: dict[str, Callable[[], bytes]] = {
         "html": lambda: _page(changed, decision, words),
         "json_": lambda: msgspec.json.encode({"decision": decision, "comparison": changed}),

@@ -96,7 +96,7 @@ def export_window(study: Study, out: Path, ranks: list[int], step: int) -> int:
     ]
     views = [study.detail.view(w.rank, w.start_ns, w.end_ns) for w in windows]
     if not views:
-        raise TraceviewError(f"step {step}: ranks {units.ranks(ranks)} have no window of it")
+        raise TraceviewError(f"step {step}: no window of it on {units.named_ranks(ranks)}")
     window = min(t0 for t0, _ in views), max(t1 for _, t1 in views)
     return perfetto.export(study.run, study.result, study.detail, out, ranks=ranks, window=window)
 

@@ -109,7 +109,7 @@ def _card(finding: Finding, detail: Detail | None) -> Card:
     return Card(
         verdict.saving(finding),
         verdict.title(finding),
-        [clean(e, 300) for e in finding.evidence[:6]],
+        [clean(e, 600) for e in finding.evidence[:6]],
         clean(finding.advice, 500),
         f"{clean(finding.confidence, 30)} · by {clean(finding.basis, 120)}{owner}",
         f"#{link}" if link else "",

@@ -23,7 +23,7 @@ def find(result: Result, config: Config) -> list[Finding]:
             basis="idle GPU time while the launching thread was inside the data loader",
             confidence="proved",
             evidence=[
-                f"ranks {units.ranks(ranks)}: {units.time(saving)} a step",
+                f"{units.named_ranks(ranks)}: {units.time(saving)} a step",
                 *(f"inside {n[:100]}" for n in names),
             ],
             advice="More loader workers, prefetch_factor, persistent_workers; pin memory; decode ahead of time.",

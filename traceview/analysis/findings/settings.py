@@ -65,7 +65,7 @@ def _slow(by_rank: dict[int, dict[str, str]]) -> list[Finding]:
             hit = {r: e[name] for r, e in by_rank.items() if re.fullmatch(knob.slow, e.get(name, ""), re.I)}
             if hit:
                 values = "/".join(sorted(set(hit.values())))
-                where = "" if len(hit) == len(by_rank) else f" (ranks {units.ranks(list(hit))})"
+                where = "" if len(hit) == len(by_rank) else f" ({units.named_ranks(list(hit))})"
                 said.append(f"{name}={values}{where}: {knob.cost}")
     if not said:
         return []
@@ -91,7 +91,7 @@ def _different(by_rank: dict[int, dict[str, str]]) -> list[Finding]:
         for rank, environment in sorted(by_rank.items()):
             ranks.setdefault(environment.get(name), []).append(rank)
         if len(ranks) > 1:
-            told = [f"{'unset' if v is None else v} on ranks {units.ranks(r)}" for v, r in ranks.items()]
+            told = [f"{'unset' if v is None else v} on {units.named_ranks(r)}" for v, r in ranks.items()]
             said.append(f"{name}: {', '.join(told)}")
     if not said:
         return []

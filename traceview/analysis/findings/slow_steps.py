@@ -19,17 +19,18 @@ def find(result: Result, config: Config) -> list[Finding]:
     if not matters(result, saving, config.finding_min_share):
         return []
     worst = max(slow, key=lambda s: s.wall_ns)
+    many = f"{units.count(len(slow), 'outlier')} among {len(result.step_rows)} steps"
     excess = units.time(worst.wall_ns - middle.wall_ns)
     group, extra = _grown(worst, middle, len(result.run.ranks))
     return [
         Finding(
             id="slow-steps",
-            title=f"{len(slow)} of {len(result.step_rows)} steps are outliers, step {worst.step} by {excess}",
+            title=f"{many}, step {worst.step} by {excess}",
             saving_ns_per_step=saving,
             basis="excess of the outlier steps over the median step, averaged over all used steps",
             confidence="likely",
             evidence=[
-                f"steps {', '.join(str(s.step) for s in slow[:8])}",
+                f"step{'s' * (len(slow) > 1)} {', '.join(str(s.step) for s in slow[:8])}",
                 f"against step {middle.step} it has {units.time(extra)} more {group} per rank",
             ],
             advice=f"Look at step {worst.step}: checkpoint, evaluation, garbage collection, or a noisy neighbour.",

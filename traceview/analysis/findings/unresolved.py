@@ -46,7 +46,9 @@ def _why(result: Result) -> tuple[str, str]:
     missing = result.run.missing_ranks
     if missing:
         return (
-            f"ranks {units.ranks(missing)[:80]} are missing",
+            f"rank {missing[0]} is missing"
+            if len(missing) == 1
+            else f"ranks {units.ranks(missing)[:80]} are missing",
             "Give the traces of all ranks of a group, recorded with PyTorch 2.4 or later.",
         )
     if cut:
