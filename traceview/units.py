@@ -67,6 +67,16 @@ def size(count: float | None) -> str:
     return f"{count:.0f} B" if unit == "B" else f"{_digits(count / scale)} {unit}"
 
 
+def short(value: float) -> str:
+    """A large number, short, to four digits.
+
+    >>> short(7e9), short(16_000), short(0.7e9), short(12)
+    ('7B', '16k', '700M', '12')
+    """
+    scale, unit = next(((s, u) for s, u in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")) if value >= s), (1, ""))
+    return f"{value / scale:.4g}{unit}"
+
+
 def flops(per_second: float | None) -> str:
     """A rate of arithmetic.
 

@@ -155,7 +155,7 @@ def _tile(label: str, value: Metric | None, define: str) -> Tile:
     if value is None or value.value is None:
         return Tile(label, "-", clean(value.basis, 140) if value else "not measured", define)
     return Tile(
-        label, _MARKS.get(value.quality, "") + metric(value.value, value.unit), clean(value.basis, 140), define
+        label, _MARKS.get(value.quality, "") + metric(value.value, value.unit), clean(value.basis, 240), define
     )
 
 
@@ -165,7 +165,7 @@ def _goodput(metrics: dict[str, Metric]) -> Tile:
     ceiling = metrics.get("goodput_ceiling")
     if ceiling is None or ceiling.value is None:
         return tile
-    return replace(tile, note=clean(f"leaves {units.flops(ceiling.value)} a GPU: {ceiling.basis}", 140))
+    return replace(tile, note=clean(f"leaves {units.flops(ceiling.value)} a GPU: {ceiling.basis}", 240))
 
 
 def _busbw(result: Result) -> Tile:

@@ -62,7 +62,11 @@ def test_by_hand() -> None:
     assert m["mfu_of_compute"].value == pytest.approx(0.6)
     assert m["goodput_ceiling"].value == pytest.approx(0.5 * 989e12)
     assert m["goodput_ceiling"].quality == "upper_bound"
-    for told in ("6 N, attention not counted, N = 1e+09", "dense bf16 peak 989 TFLOP/s of NVIDIA H100", "2 GPUs"):
+    for told in (
+        "6 N, attention not counted, N = 1B, 98.9k tokens",
+        "dense bf16 peak 989 TFLOP/s of NVIDIA H100",
+        "2 GPUs",
+    ):
         assert told in m["mfu"].basis
     assert "bf16 90.0 %, fp8 10.0 %" in m["mfu"].basis
 

@@ -75,7 +75,10 @@ class Work:
             kind = self.attention or "causal"
             a_token += ATTENTION[kind] * self.layers * self.hidden * self.seq_len
             words = f"6 N + {ATTENTION[kind]} L HQ T ({kind} attention)"
-        return a_token * self.tokens_per_step, f"{words}, N = {self.params:.4g}, {self.tokens_per_step:.4g} tokens"
+        return (
+            a_token * self.tokens_per_step,
+            f"{words}, N = {units.short(self.params)}, {units.short(self.tokens_per_step)} tokens",
+        )
 
 
 def _option(field: str) -> str:
