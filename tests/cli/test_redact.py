@@ -10,10 +10,13 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import click
 import pyarrow.parquet as pq
 import pytest
 
-from traceview.cli import entry
+from traceview.cli import entry, options
+from traceview.cli.names import Names
+from traceview.errors import InternalError
 from traceview.redact import Redactor, key
 from traceview.result import Result
 
@@ -216,6 +219,17 @@ def test_only_what_was_recorded_is_replaced(sample: str, tmp_path: Path):
     )
     told, text = json.loads(names.read_text()), recorded(SAMPLES / sample)
     assert told and not [name for name in told.values() if name not in text]
+
+
+def test_a_verb_that_ignores_the_option_fails(capsys: pytest.CaptureFixture[str]):
+    @click.command()
+    @options.files
+    def deaf(**given: Any) -> int:
+        return 0
+
+    with pytest.raises(InternalError, match="holds names"):
+        deaf.main(["--redact"], standalone_mode=False, obj=Names(["--redact"]))
+    assert deaf.main([], standalone_mode=False, obj=Names([])) == 0
 
 
 def test_a_map_is_no_output_for_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

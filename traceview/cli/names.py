@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import click
 
 from traceview.cli import output
-from traceview.errors import TraceviewError
+from traceview.errors import InternalError, TraceviewError
 
 
 class Names:
@@ -63,6 +65,19 @@ def current() -> Names:
 def ask(given: dict[str, Any]) -> Any:
     """The redactor that the options of the running command ask for, or None."""
     return current().ask(given)
+
+
+def heeded(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """A verb that takes ``--redact`` and ignores it ends loudly: what it wrote must not be sent."""
+
+    @wraps(verb)
+    def checked(*words: Any, **given: Any) -> Any:
+        code = verb(*words, **given)
+        if given["redact"] and current().redactor is None:
+            raise InternalError("this verb does not know --redact: what it wrote holds names")
+        return code
+
+    return checked
 
 
 def wrote(path: str, more: str = "") -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from traceview.cli import names
+
 
 def reading(function: Callable[..., Any]) -> Callable[..., Any]:
     """The files of one run, and how they are read."""
@@ -14,7 +16,8 @@ def reading(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def files(function: Callable[..., Any]) -> Callable[..., Any]:
-    """How files are read."""
+    """How files are read, and whether names are shown."""
+    function = names.heeded(function)
     for option in reversed(  # decorators apply from the last to the first
         (
             click.option("--rank-regex", metavar="REGEX", help="Take the rank from the path: first group of REGEX."),

@@ -32,75 +32,81 @@ SHAPES = (
     r"triton__(\d+(de?|c|e)?)+",
     r"(NCCL|RCCL|CUDA|CUBLAS|TORCH|PYTORCH|HIP|HSA|UCX|OMP|GLOO|FI)_[A-Z0-9_]+",  # settings
     r"µs|Δ|σ",
-    r"nvjet(_[a-z]{3,4}|_\d+x\d+\w?|_[hv]|_bz|_coop[AB]|_[NT]{3}|_splitK|_2cta|_[a-z]+\d*){1,16}",
-    r"0x[0-9a-fA-F]{1,12}|[0-9a-f]{2,3}000",  # addresses; bus ids as NCCL prints them
-    r"(mlx\d_\d+|eth\d+|ib\d+|bond\d+|en[ops]\d+\w{0,6}|hsi\d+|lo)",  # as the kernel names interfaces
+    r"nvjet(_sm\d+)?(_[a-z]{3,6})?(_\d+x\d+\w?|_[hv]|_bz|_coop[AB]|_[NT]{3}|_splitK|_2cta|_bias\w{0,2})*",
+    r"0x[0-9a-fA-F]{1,16}|[0-9a-f]{2,3}000",  # addresses; bus ids as NCCL prints them
+    r"(mlx\d_\d+|(eth|ib|hsn|hsi|bond)\d+|en[ops]\d+\w{0,6}|bnxt_re\d|rdmap\d+s\d+|lo)",  # interfaces of Linux
 )
 
 _WORDS = """
-2d 3d abs absolute acc access accumulate accumulation acos active adadelta adafactor adagrad adam adamax adamw add
-addbmm addcdiv addcmul addmm address advise align alignc aligned all allgather allgatherv alloc allreduce allreduced
-alltoall alltoallv alpha amd amp ampere annotation any aot apply arange arg argmax argmin args argsstorage arr array
-as asin async asynchronous aten atomic attach attention attn attribute attributes autocast autograd autotune
-available avg avx awaitable aws backend backward baddbmm barrier base batch batched batches batchnorm bcast
-bernoulli beta bf bfloat bfloat16 bias binary bitwise blackwell blas block blocks bmm bool bounds broadcast bucket
-bucketing buckets buffer buffers build builtin bwd by byte bz ca cache caching caffe calculator call can capture
-cask cast cat ceil cgemm char check checkpoint checkpointing chunk clamp clip clipping clone close closed cluster
-clusters cnhw coalesced coalescing codegen coll collate collective combination combine comm comms compare compile
-compiled complete completion complex computeoffsets concat config connection const constant container context contig
-contiguous conv conv1d conv2d conv3d convolution convolve coop cooperative copy cos count cp cpp cpu cq create
-created criterion cross cshuffle ctx cubin cublas cublaslt cuda cudagraph cudagraphs cudnn cufft cumsum cunn cupti
-curand current cusolver cusparse custom cutlass d2d d2h data dataloader dataloaderiter dataset datasets ddp decltype
-decoder deepspeed default dense depthwise destroy detach dev device devkernel dft dgemm dgrad dgx dgxs dict diff dim
-direct disable dispatch distributed distribution div divider divisor domain dot double down dp driver dropout dtod
-dtoh dtype dynamic dynamo edition einsum elapsed elementwise embed embedding empty enable encode encoder end engine
-entropy entry enumerate ep epilogue epilogues epoch epochs epyc eq erf error eval evaluate event events evoformer ex
-exc exchange exec execute exp expand expert experts explicit export external failed fallback false fast fbgemm fetch
-fetcher fft fill filter finalize fixed flag flags flash flat flatten float float16 float32 flush fmha fn for foreach
-fork forward fp fprop free fsdp fully fullysharded func function functional functor fused fusion fwd ga gate gather
-gb ge geforce gelu gemm gemmk gemv generic generickernel geqrf get getitem gh gib gkgs global gloo glu gpu grad
-gradient gradients graph graphed graphics graphs grid gridwise group grouped groupnorm groups gru gt gtcx h2d half
-handle handles hbm hca hdr head header hf hgemm hip hipblas hipblaslt hook hooks hopper host hsh hss hstu htod
-huggingface hwcn hybrid id identity igemm im2col imad impl implicit import in index indexed indexing indices
-inductor infer infiniband info init initialization inner inplace input inputs instantiate instinct instrumentation
-int int32 int64 int8 integer intel inter interior interleave interleaved intra inverse invert io ipc irecv is isend
-isfinite isnan item iter iteration iterator jagged kernel kernels key kineto kjt kv lamb lambda lamda laptop large
-launch launcher layer layernorm layers layout ld ldg ldmatrix le lengths lerp less lib libcudart libibverbs libmlx
-libnccl library lightning lim limit linear link lion list lists ll lm load loaded loader loaders loading
-loadwithoutcast local localhost lock log logical logits logsoftmax long lookup loop loss lp lr lstm lt magic magma
-main malloc managed management map mark mask masked math matmul matrix max maximum maxwell me mean medium megatron
-mem memcpy memory memset memsetasync mesh meta metadata method mh mha mi microbatch microbatches microstep min mini
-minimum miopen mish mla mlp mm mode model models module modules moe momentum move mp mul mult multi multihead
-multiply multiprocess multiprocessing multiprocessor mx nadam nan narrow native nccl nccldevkernel nchw ne neg nemo
-nested nesterov net next nhwc nhwckrsc nll nn no node nodes non none nonzero noop norm normalization normalize not
-nt ntn nullary nullptr nv nvfuser nvidia nvjet nvl nvlink nvls nvrtc nvshmem nvtx object occupancy off offload
-offset offsets ofi one onednn ones op opaque opcode open openib operation ops opt optim optimized optimizer or order
+2d 3d abort aborted abs absolute acc access accumulate accumulation acos active adadelta adafactor adagrad adam
+adamax adamw add addbmm addcdiv addcmul addmm address advise align alignc aligned all allgather allgatherv alloc
+allreduce allreduced alltoall alltoallv alpha amd amp ampere annotation any aot apply arange arg argmax argmin args
+argsstorage argument arguments arr array as asin async asynchronous aten atomic attach attention attn attribute
+attributes autocast autograd autotune available avg avx awaitable aws backend backward baddbmm barrier base batch
+batched batches batchnorm bcast before bernoulli beta bf bfloat bfloat16 bias binary bitwise blackwell blas block
+blocks bmm bool bootstrap bounds broadcast broken bucket bucketing buckets buffer buffers build builtin bus busid
+bwd by byte bz ca cache caching caffe calculator call can cannot capture cask cast cat caught cc ceil cgemm channel
+channels char check checkpoint checkpointing chunk clamp clip clipping clone close closed cluster clusters cnhw
+coalesced coalescing codegen coll collate collective combination combine comm commid comms compare compile compiled
+complete completion complex computeoffsets concat config connected connection const constant container context
+contig contiguous conv conv1d conv2d conv3d convolution convolve coop cooperative copy cos could couldn couldnt
+count cp cpp cpu cq create created criterion cross cshuffle ctx cubin cublas cublaslt cuda cudadev cudagraph
+cudagraphs cudnn cufft cumem cumsum cunn cupti curand current cusolver cusparse custom cutlass d2d d2h data
+dataloader dataloaderiter dataset datasets ddp decltype decoder deepspeed default denied dense depthwise destroy
+detach detected dev device devkernel dft dgemm dgrad dgx dgxs dict diff dim direct directory disable dispatch
+distributed distribution div divider divisor dmabuf domain dot double down dp driver dropout dtod dtoh dtype dynamic
+dynamo edition einsum elapsed elementwise embed embedding empty enable encode encoder encountered end endpoint
+engine entropy entry enumerate ep epilogue epilogues epoch epochs epyc eq erf error ethernet eval evaluate event
+events evoformer ex exc exception exchange exec execute exp expand expert experts explicit export external failed
+fallback false fast fatal fbgemm fetch fetcher fft fi file fill filter finalize fini fixed flag flags flash flat
+flatten float float16 float32 flush fmha fn for foreach fork forward fp fprop free fsdp fully fullysharded func
+function functional functor fused fusion fwd ga gate gather gb ge geforce gelu gemm gemmk gemv generic generickernel
+geqrf get getitem gh gib gid gkgs global gloo glu gpu gpudirect grad gradient gradients graph graphed graphics
+graphs grid gridwise group grouped groupnorm groups gru gt gtcx h2d half handle handles hbm hca hcas hdr head header
+heartbeat hf hgemm hip hipblas hipblaslt hook hooks hopper host hsh hss hstu htod huggingface hwcn hybrid ib ibext
+ibvwrap id identity igemm im2col imad impl implicit import in index indexed indexing indices indirect inductor infer
+infiniband info init initialization inner inplace input inputs instantiate instinct instrumentation int int32 int64
+int8 integer intel inter interior interleave interleaved intra invalid inverse invert io ipc irecv is isend isfinite
+isnan item iter iteration iterator jagged kernel kernels key kineto kjt kv lamb lambda lamda laptop large launch
+launcher layer layernorm layers layout ld ldg ldmatrix le lengths lerp less lib libcudart libfabric libibverbs
+libmlx libnccl library lid lightning lim limit linear link links lion list lists ll lm load loaded loader loaders
+loading loadwithoutcast local localhost lock log logical logits logsoftmax long lookup loop loss lp lr lstm lt magic
+magma main malloc managed management map mark mask masked math matmul matrix max maximum maxwell me mean medium
+megatron mem memcpy memory memset memsetasync mesh message messages meta metadata method mh mha mi microbatch
+microbatches microstep milliseconds min mini minimum miopen misc mish mla mlp mm mnnvl mode model models module
+modules moe momentum monitor move mp mtu mul mult multi multihead multiply multiprocess multiprocessing
+multiprocessor mx nadam nan narrow native nccl nccldevkernel nchw ne neg nemo nested nesterov net next nhwc nhwckrsc
+nll nn no node nodes non none nonzero noop norm normalization normalize not nranks nt ntn nullary nullptr numelin
+numelout nv nvfuser nvidia nvjet nvl nvlink nvls nvmldev nvrtc nvshmem nvtx object occupancy off offload offset
+offsets ofi one onednn ones op opaque opcode open openib operation ops opt optim optimized optimizer optype or order
 osrt out outer output outputs pack padded padding parallel param parameter parameters params partition pascal patch
-pcie peer per permute permuted persist persistent persistentworker pg philox pin pinmemory pinned pinner pipeline
-pixel plan plugin poi point pointwise pool pooling pop post potential potrf pow pp pre precision precomputed
-prefetch prefetcher prefetching prefill prepare primary priority proc process processing processor prod prof profile
-profiler profilerstep profiling program proj projection properties property ptds ptr ptsz ptx push put python
-pytorch qkv qp quadro quantize query queue radeon rail rand randn random randperm range ranges rank raw ray rccl
-rcclgenerickernel read rebuild receive recompute record recv red reduce reducer reducescatter reduction ref refused
-region register registered release relu relufused remainder remote repeat replicate reset reshape reshard residual
-resize resolve resource result ret retain retry return reuse ring rms rmsnorm rmsprop rnn roce roll rope rotary
-round router row rows rowwise rsqrt rtx run runtime sample sampler save scalar scale scaled scaler scan scatter
-schedule scheduler scudnn sdpa search segment select self semaphore send seq sequence sequential server set setitem
-sgd sgemm shape shard sharded share shareable shm short sigmoid sign signal signed silu simple simt sin single
+pcie peer peermem per permission permute permuted persist persistent persistentworker pg philox pin pinmemory pinned
+pinner pipe pipeline pixel plan please plugin poi point pointwise pool pooling pop port ports post potential potrf
+pow pp pre precision precomputed prefetch prefetcher prefetching prefill prepare previous primary priority proc
+process processing processor prod prof profile profiler profilerstep profiling program proj projection properties
+property provider providers ptds ptr ptsz ptx push put python pytorch qkv qp quadro quantize query queue radeon rail
+ran rand randn random randperm range ranges rank ranks raw ray rc rccl rcclgenerickernel rdm rdma read rebuild
+receive recompute record recv red reduce reducer reducescatter reduction ref refused region register registered
+release relu relufused remainder remote repeat replicate reset reshape reshard residual resize resolve resource
+result ret retain retry return returned reuse ring rings rms rmsnorm rmsprop rnn roce roll rope rotary round router
+row rows rowwise rsqrt rtx run runtime rxr sample sampler save scalar scale scaled scaler scan scatter schedule
+scheduler scudnn sdpa search segment select self semaphore send seq seqnum sequence sequential server set setitem
+sgd sgemm shape shard sharded share shareable sharp shm short sigmoid sign signal signed silu simple simt sin single
 singleprocess sink size sizes slice sliced sliced1x2 slot small smem socket softmax softplus sort sp sparse sparsity
 split splitk splitkreduce splits sqrt square squeeze sr src stack stage staged stages start state static stats
 status step stop storage store storewithoutcast str stream stride strided strides struct style sub submesh substep
-successfully sum super superchip swap swiglu switch sxm symbol symm sync synchronize syrk sys tanh target task
-tensile tensor tensor16x8x8 tensorop tensors tesla test text tf thread threads threshold throughput ti tile tiled
-tilesize time timed tls tma tn tnn to token tokens topk torchdynamo tp trace train trainer training traits transfer
-transform transformer transformers transpose tri triangular tril triton triu trivial trivially trmm trsm trunc tss
-tst tt tuple turing type typed ub ubatch uchar uint uint8 ul ull ulysses unable unary unfold unhandled uniform
-unique unity unload unpack unpermute unregister unroll unrolled unsafe unscale unshard unsigned unsqueeze unweighted
-up update updategradinput updateoutput upsample user userargs ushort using usm utils val validate validation value
-values var vec vector vectorized vendor version view virtual vocab void volta wait warmup warp warpgroup
-warpgroupsize warps warpsize weight weighted weights wg wgmma wgrad where while width windowed winograd with without
-wmma work worker workers workspace workstation world wr wrap wrapped wrapper write wrw wrw3 ws xdl xdlops xeon xla
-xmma xpu xregs zero zero1 zero2 zero3 zero_grad zerograd zeros zip
+successfully such sum super superchip swap swiglu switch sxm symbol symm sync synchronize syrk sys system tanh
+target task tensile tensor tensor16x8x8 tensorop tensors terminated tesla test text tf thread threads threshold
+throughput ti tile tiled tilesize time timed timeout timing tls tma tn tnn to token tokens topk torchdynamo tp trace
+train trainer training traits transfer transform transformer transformers transport transpose trees tri triangular
+tril triton triu trivial trivially trmm trsm trunc tss tst tt tuple turing type typed ub ubatch uchar uint uint8 ul
+ull ulysses unable unary unfold unhandled uniform unique unity unload unpack unpermute unreachable unregister unroll
+unrolled unsafe unscale unshard unsigned unsqueeze unweighted up update updategradinput updateoutput upsample user
+userargs ushort using usm utils val validate validation value values var vec vector vectorized vendor version view
+violation virtual vocab void volta wait warmup warp warpgroup warpgroupsize warps warpsize watchdog weight weighted
+weights wg wgmma wgrad what where while width windowed winograd with without wmma work worker workers workspace
+workstation world wr wrap wrapped wrapper write wrw wrw3 ws xdl xdlops xeon xla xmma xpu xregs zero zero1 zero2
+zero3 zero_grad zerograd zeros zip
 """
 
 _HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
