@@ -15,6 +15,7 @@ from traceview import units
 from traceview.analysis.shares import whole
 from traceview.errors import NotComparableError, TraceviewError
 from traceview.result import Result, group_ns
+from traceview.result.check import run_facts
 from traceview.result.versus import Change, Comparison, WorkChange, class_name
 from traceview.schema import LEAVES
 
@@ -43,7 +44,7 @@ def compare(baseline: Sequence[Result], candidate: Sequence[Result], *, allow_di
         found=[title for key, title in titles[1].items() if key not in titles[0]],
         gone=[title for key, title in titles[0].items() if key not in titles[1]],
         different=different,
-        notes=_notes([*baseline, *candidate]),
+        notes=_same(baseline, candidate) + _notes([*baseline, *candidate]),
     )
 
 
@@ -133,6 +134,12 @@ def _median(results: Sequence[Result]) -> int:
 def _name(results: Sequence[Result]) -> str:
     first = results[0].run.name
     return first if len(results) == 1 else f"{first} and {len(results) - 1} more"
+
+
+def _same(baseline: Sequence[Result], candidate: Sequence[Result]) -> list[str]:
+    known = [run_facts(r) for r in baseline]
+    same = [r.run.name for r in candidate if run_facts(r) in known]
+    return [f"both sides hold the same run, {same[0]}"] if same else []
 
 
 def _notes(results: Sequence[Result]) -> list[str]:

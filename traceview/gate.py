@@ -84,7 +84,8 @@ def calibrate(results: Sequence[Result], config: Config = DEFAULT) -> Calibratio
     """Spread of the log median step time over runs of one and the same program (METHODS i.3)."""
     runs = _Runs.of(results)
     if len(runs.times) < config.gate_min_runs:
-        raise TraceviewError(f"{len(runs.times)} runs: a calibration needs {config.gate_min_runs} at least")
+        few = units.count(len(runs.times), "run")
+        raise TraceviewError(f"{few}: a calibration needs {config.gate_min_runs} different ones at least")
     return Calibration(stdev(runs.medians), len(runs.times), runs.names)
 
 

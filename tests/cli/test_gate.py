@@ -65,8 +65,10 @@ def test_results_of_before_are_as_good_as_traces(saved: Path, capsys: pytest.Cap
 def test_a_folder_of_results_is_several_runs(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     pool = tmp_path / "pool"
     pool.mkdir()
+    document = json.loads((saved / "healthy.json").read_text())
     for i in range(3):
-        shutil.copy(saved / "healthy.json", pool / f"{i}.json")
+        document["run"]["start_ns"] += i
+        (pool / f"{i}.json").write_text(json.dumps(document))
     code, out, _ = ran(capsys, "gate", pool, SLOW)
     assert code == 1 and "by run against runs" in " ".join(out.split())
     noise = tmp_path / "noise.json"
@@ -74,6 +76,21 @@ def test_a_folder_of_results_is_several_runs(saved: Path, tmp_path: Path, capsys
     assert code == 0 and json.loads(noise.read_text())["run_noise"] == 0.0
     assert ran(capsys, "gate", HEALTHY, HEALTHY, "--run-noise", noise)[0] == 0
     assert ran(capsys, "gate", HEALTHY, "--calibrate", tmp_path / "n.json")[0] == 2
+
+
+def test_one_run_is_not_several(saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Copies of a run would show a spread of nothing: every change beyond chance."""
+    pool = tmp_path / "pool"
+    pool.mkdir()
+    for i in range(3):
+        shutil.copy(saved / "healthy.json", pool / f"{i}.json")
+    code, out, _ = ran(capsys, "compare", pool, saved / "slow_rank.json")
+    text = " ".join(out.split())
+    assert code == 0 and "BUT 2 runs given more than once, counted once" in text and "1 run of 9 used" in text
+    code, _, err = ran(capsys, "gate", pool, "--calibrate", tmp_path / "n.json")
+    assert code == 2 and "1 run: a calibration needs 3 different ones" in err
+    out = ran(capsys, "gate", saved / "healthy.json", pool)[1]
+    assert "both sides hold the same run, healthy" in " ".join(out.split())
 
 
 def test_too_few_steps_are_inconclusive(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

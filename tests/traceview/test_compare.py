@@ -113,7 +113,7 @@ def test_what_differs_in_kind_is_not_compared(what: str):
 
 
 def test_missing_and_cut_ranks_are_told():
-    base, other = job(compute=10), job(compute=10)
+    base, other = job(compute=10), job(compute=11)
     other.run.missing_ranks = [7]
     assert compare([base], [other]).notes == ["job: rank 7 is missing"]
     other.run.missing_ranks = [6, 7]

@@ -56,10 +56,11 @@ def _calibrate(baseline: str, candidate: str | None, given: dict[str, Any]) -> i
     import msgspec
 
     from traceview import gate
+    from traceview.result.check import distinct
 
     runs = versus.read(paths, given)
     output.refuse_sources(outputs, [s.path for r in runs for s in r.run.sources])
-    found = gate.calibrate(runs)
+    found = gate.calibrate(distinct(runs))
     output.write(given["calibrate"], msgspec.json.encode(found))
     if not given["quiet"]:
         output.say(f"run to run {found.run_noise * 100:.2g} % over {found.runs} runs\n")

@@ -104,16 +104,22 @@ def read(paths: tuple[str, ...], given: dict[str, Any]) -> list[Any]:
 
 def judge(baseline: str, candidate: str, given: dict[str, Any]) -> tuple[Any, Any]:
     """(what changed, what the gate says) of two sides. The outputs are free to be written."""
-    from traceview import compare, gate
+    from traceview import compare, gate, units
+    from traceview.result.check import distinct
 
     old = read((baseline, *given["also_baseline"]), given)
     new = read((candidate, *given["also_candidate"]), given)
     sources = [s.path for r in (*old, *new) for s in r.run.sources]
     output.refuse_sources(_outputs(given), sources)
+    twice = len(old) + len(new)
+    old, new = distinct(old), distinct(new)
+    twice -= len(old) + len(new)
     redactor = names.current().redactor
     if redactor:
         old, new = ([redactor.result(r) for r in side] for side in (old, new))
     changed = compare.compare(old, new, allow_different=given["allow_different"])
+    if twice:
+        changed.notes.append(f"{units.count(twice, 'run')} given more than once, counted once")
     if redactor:
         changed.notes.append("names are pseudonyms (--redact)")
     return changed, gate.decide(old, new, minimum=given["minimum"], run_noise=given["run_noise"])

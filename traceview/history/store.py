@@ -16,6 +16,7 @@ from traceview import units
 from traceview.errors import TraceviewError
 from traceview.history.trend import Entry
 from traceview.result import Result, group_ns
+from traceview.result.check import run_facts
 
 VERSION = 1
 Kept = Literal["added", "known already", "labelled anew"]
@@ -147,7 +148,7 @@ def entry_of(result: Result, job: str, label: str) -> Entry:
         raise TraceviewError(f"{result.run.name}: no step could be measured, so there is nothing to keep")
     n = len(result.window_rows)
     groups = group_ns(result.budget.leaves_ns, result.budget.sub_ns)
-    facts = (job, result.run.name, result.run.start_ns, result.run.ranks, result.run.steps.used, walls)
+    facts = (job, *run_facts(result))
     return Entry(
         digest=sha256(msgspec.json.encode(facts)).hexdigest(),
         job=units.one_line(job),

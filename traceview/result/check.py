@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -40,6 +40,17 @@ def flaw(result: Result) -> str:
         (all(n >= 0 and ns >= 0 for n, ns in counted), "a count or a time of kernels or collectives is negative"),
     )
     return next((text for holds, text in rules if not holds), "")
+
+
+def run_facts(result: Result) -> tuple[Any, ...]:
+    """What tells a run from every other: results with the same facts are of one run."""
+    walls = [s.wall_ns for s in result.step_rows]
+    return result.run.name, result.run.start_ns, result.run.ranks, result.run.steps.used, walls
+
+
+def distinct(results: Sequence[Result]) -> list[Result]:
+    """Each run once."""
+    return list({repr(run_facts(r)): r for r in reversed(results)}.values())[::-1]
 
 
 def _integers(value: Any) -> Iterator[int]:
