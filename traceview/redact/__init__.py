@@ -23,6 +23,7 @@ from traceview.redact.words import NAMESPACES, is_public
 from traceview.result import Result
 from traceview.run import Part, Run
 from traceview.schema import NAME, STR, Table
+from traceview.schema.arrays import from_strings
 from traceview.schema.nccl import NCCL_PROCS
 
 Value = TypeVar("Value")
@@ -305,6 +306,9 @@ class _Part(Part):
         return pa.chunked_array([self._array(chunk) for chunk in column.chunks], column.type)
 
     def _array(self, array: Any) -> Any:
-        if array.type == NAME:
-            return pa.DictionaryArray.from_arrays(array.indices, self._array(array.dictionary))
-        return pa.array([None if v is None else self.redactor.text(v) for v in array.to_pylist()], STR)
+        """Each name once, however many rows it has."""
+        plain = array.type == STR
+        named = array.dictionary_encode() if plain else array
+        shown = from_strings([self.redactor.text(name) for name in named.dictionary.to_pylist()])
+        out = pa.DictionaryArray.from_arrays(named.indices, shown)
+        return out.dictionary_decode() if plain else out
