@@ -18,11 +18,12 @@ _LAZY = {
     "to_pandas": "traceview.pipeline",
     "to_polars": "traceview.pipeline",
     "to_html": "traceview.pipeline",
+    "what_if": "traceview.pipeline",
     "Result": "traceview.result",
     "Run": "traceview.run",
     "TraceviewError": "traceview.errors",
 }
-__all__ = ["Result", "Run", "TraceviewError", "analyze", "open", "to_html", "to_pandas", "to_polars"]
+__all__ = ["Result", "Run", "TraceviewError", "analyze", "open", "to_html", "to_pandas", "to_polars", "what_if"]
 
 
 def __dir__() -> list[str]:

@@ -132,3 +132,11 @@ def test_missing_ranks_leave_lower_bounds() -> None:
 def test_what_the_run_does_not_have_is_named(question: Question, why: str) -> None:
     with pytest.raises(TraceviewError, match="^" + why.replace("-", "\\-")):
         ask(WIDE, question)
+
+
+def test_in_python() -> None:
+    sample = Path(__file__).parents[2] / "sample_traces" / "slow_rank"
+    run = tv.open(sample, cache=False)
+    found = tv.what_if(run, replace=["node-2"], network={"inter": 2.0}, staging=False)
+    assert [r.options for r in found.answers] == ["--replace 4-7 --network inter=2 --no-staging"]
+    assert found.answers[0].quality == "estimated"

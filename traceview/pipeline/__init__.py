@@ -7,16 +7,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from traceview.analysis.mfu import Work
+from traceview.analysis.whatif.asked import Asked
 from traceview.pipeline.asked import Question, ask
 from traceview.pipeline.sides import load
 from traceview.pipeline.study import Study, export_window, redacted, study_run, write_tables
 from traceview.pipeline.values import StudyOptions
 from traceview.result import Result
+from traceview.result.whatif import WhatIf
 from traceview.run import Run
 from traceview_parsers import ReadOptions, open_run
 
@@ -35,6 +37,7 @@ __all__ = [
     "to_html",
     "to_pandas",
     "to_polars",
+    "what_if",
     "write_tables",
 ]
 
@@ -71,6 +74,25 @@ def study(
 def analyze(run: Paths | Run, how: StudyOptions | None = None) -> Result:
     """Where the time of a run went, who made the others wait, what to fix first. A path works too."""
     return study(run, how=how).result
+
+
+def what_if(
+    paths: Paths | Run,
+    how: StudyOptions | None = None,
+    *,
+    replace: Sequence[str] = (),
+    network: Mapping[str, float] | None = None,
+    **changes: Any,
+) -> WhatIf:
+    """The step time under changes that hold together (METHODS h); without any, of each that applies, alone.
+
+    ``replace``: ranks ('3', '0-3,7') or hosts that become typical. ``network``: tier or group -> times as fast.
+    ``changes``: fields of ``analysis.whatif.asked.Asked``, as ``balance=True`` or ``staging=False``. Times in ns.
+    Raises TraceviewError for ranks, hosts, tiers and groups that the run does not have.
+    """
+    run = paths if isinstance(paths, Run) else open(paths)
+    asked = Asked(network=tuple((network or {}).items()), **changes)
+    return ask(run, Question(tuple(replace), asked), how or StudyOptions())
 
 
 def to_html(result: Result, path: str | Path, run: Run | None = None) -> None:
