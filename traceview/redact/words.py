@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
-from pkgutil import walk_packages
+from pkgutil import iter_modules
 from types import CodeType
 from typing import NamedTuple
 
@@ -170,12 +171,20 @@ def _own() -> Iterator[str]:
     """Literals and names in the code of traceview; of a module whose code cannot be had, none."""
     for package in _PACKAGES:
         spec = find_spec(package)
-        for found in walk_packages(spec.submodule_search_locations if spec else None, f"{package}."):
-            module = find_spec(found.name)
-            get_code = getattr(module.loader, "get_code", None) if module else None
-            code = get_code(found.name) if get_code else None
+        for module in _modules(spec) if spec else ():
+            get_code = getattr(module.loader, "get_code", None)
+            code = get_code(module.name) if get_code else None
             if code is not None:
                 yield from _literals(code)
+
+
+def _modules(spec: ModuleSpec) -> Iterator[ModuleSpec]:
+    """A package and everything in it; nothing is imported."""
+    yield spec
+    for found in iter_modules(spec.submodule_search_locations, f"{spec.name}."):
+        inner = found.module_finder.find_spec(found.name, None)
+        if inner is not None:
+            yield from _modules(inner) if found.ispkg else (inner,)
 
 
 def _literals(code: CodeType) -> Iterator[str]:
