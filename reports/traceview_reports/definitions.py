@@ -177,7 +177,8 @@ COLUMNS = {
     "group_size": "Number of ranks in the group.",
     "bytes": "Sum of bytes.",
     "collectives.bytes": "Message size S as nccl-tests counts it.",
-    "wait": "Time in the operation before the last member arrived, summed over members.",
+    "wait": "Time in the operation before the last member arrived, summed over members. "
+    "'-' = nobody's arrival is known, so that the transfer may be waiting.",
     "transfer": "Time in the operation after the last member arrived, summed over members.",
     "exposed": "The part that nothing more useful hides.",
     "algbw": "Algorithm bandwidth = size / time, decimal GB/s.",

@@ -168,7 +168,7 @@ def collectives(result: Result) -> View:
         Column("n", "int", at("n"), "n"),
         Column("matched", "int", at("matched"), "matched", 2),
         Column("size", "size", at("bytes"), "collectives.bytes", 2),
-        Column("wait", "time", at("wait_ns"), "wait"),
+        Column("wait", "time", lambda r: r.wait_ns if r.matched or r.wait_ns else None, "wait"),
         Column("transfer", "time", at("transfer_ns"), "transfer"),
         Column("exposed", "time", at("exposed_ns"), "exposed"),
         Column("algbw GB/s", "rate", at("algbw"), "algbw", 2),

@@ -86,8 +86,8 @@ def _work(name: str, title: str, rows: list[WorkChange], note: str) -> View:
         Column("more", "delta", at("more_ns"), "versus.more"),
         Column("each before", "time", at("baseline_each_ns"), "versus.each", 1),
         Column("each now", "time", at("candidate_each_ns"), "versus.each", 1),
-        Column("count before", "number", _count("baseline_count"), "versus.count", 1),
-        Column("count now", "number", _count("candidate_count"), "versus.count", 1),
+        Column("n before", "number", _count("baseline_count"), "versus.count", 1),
+        Column("n now", "number", _count("candidate_count"), "versus.count", 1),
     )
     return View(name, title, columns, rows, "No change.", note)
 

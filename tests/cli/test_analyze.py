@@ -137,3 +137,10 @@ def test_the_next_limit_says_what_its_time_is(slow_rank: Path, capsys: pytest.Ca
     assert entry(["analyze", str(slow_rank)]) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert "allreduce of group 0 (8 ranks): −2.51 ms a step SEEN" in text
+
+
+def test_a_baseline_without_a_name_is_no_baseline_left_out(
+    slow_rank: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert entry(["analyze", str(slow_rank), "--baseline", ""]) == 2
+    assert "empty path" in capsys.readouterr().err

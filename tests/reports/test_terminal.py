@@ -98,3 +98,14 @@ def test_evidence_is_a_whole_sentence() -> None:
     result.findings[0].evidence.append(told)
     shown = " ".join(terminal.render(result, width=100, verbose=True).split())
     assert told in shown
+
+
+def test_waiting_that_nobody_knows_is_not_zero() -> None:
+    """Members without a trace: the time may be waiting or transfer."""
+    result = ALL["slow_rank"]()
+    for row in result.collective_rows:
+        row.matched, row.wait_ns = 0, 0
+    text = terminal.render(result, width=160)
+    cells = [line for line in text.split("Collectives")[1].split("\n\n")[0].splitlines()[2:] if line]
+    at = text.split("Collectives")[1].splitlines()[1].index("wait")
+    assert cells and all(line[at : at + 4].strip() == "-" for line in cells)

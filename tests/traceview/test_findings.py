@@ -131,6 +131,8 @@ def test_allocator_time_is_named() -> None:
     value.idle = [IdleRow("idle_host", "alloc", 50 * MS)]
     judged(value)
     assert {"allocator", "host-bound"} <= {f.id for f in value.findings}
+    (bound,) = [f for f in value.findings if f.id == "host-bound"]
+    assert "over more of the step, if there are some already" in bound.advice  # a step may be graphs in part
 
 
 def test_no_window_is_a_verdict_too() -> None:

@@ -55,7 +55,7 @@ def analyze(paths: tuple[str, ...], **given: Any) -> int:
         opening = {"cache": not given["no_cache"], "workers": given["workers"], "progress": progress}
         reading = options.read_options(**given)
         baseline: tuple[Any, ...] = ()
-        if given["baseline"]:
+        if given["baseline"] is not None:
             same_steps = pipeline.StudyOptions(step_range=given["step_range"])
             baseline = tuple(pipeline.load([given["baseline"]], reading, same_steps, **opening))
         study = pipeline.study(paths, reading, pipeline.StudyOptions(**how, baseline=baseline), **opening)

@@ -110,7 +110,7 @@ def slow_steps(result: Result) -> View:
         Column("group", "text", lambda t: t.group, "slow_median"),
         Column("slow", "time", lambda t: t.slow, "slow_median"),
         Column("typical", "time", lambda t: t.typical, "slow_median"),
-        Column("difference", "time", lambda t: t.more, "slow_median"),
+        Column("difference", "delta", lambda t: t.more, "slow_median"),
     )
     return View(
         "tail", "Slow steps against a typical one", columns, tail, "Fewer than three steps: no tail to look at.", note

@@ -23,7 +23,8 @@ def find(result: Result, config: Config) -> list[Finding]:
             basis="idle GPU time while the launching thread was doing other work, plus launch latency",
             confidence="proved",
             evidence=[f"{units.time(saving)} a step, of it launch latency {units.time(latency)}", *tags],
-            advice="CUDA graphs or torch.compile, fewer and larger kernels, fused optimizer, less Python per step.",
+            advice="CUDA graphs (over more of the step, if there are some already) or torch.compile, "
+            "fewer and larger kernels, fused optimizer, less Python per step.",
             where=worst(result, "idle_host", "idle_launch"),
             owner="model code",
             section="host",
