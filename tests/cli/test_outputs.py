@@ -114,6 +114,10 @@ def test_names_of_files_cannot_write_to_the_terminal(trace: Path, capsys: pytest
         assert entry([verb, str(hostile)]) == 0
         out = capsys.readouterr().out
         assert "\x1b" not in out and "\nSLOW  all" not in out
+    assert entry(["inspect", str(trace.parent), "--json", f"{trace.parent.parent}/o\x1b[31m"]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+    assert entry(["analyze", str(trace.parent), "--json", f"{trace.parent.parent}/p\x1b[31m"]) == 0
+    assert "\x1b" not in capsys.readouterr().out
     hostile.write_text("words")
     assert "\x1b" not in refused(capsys, "analyze", hostile)
 

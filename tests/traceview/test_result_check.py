@@ -91,3 +91,12 @@ def test_a_folder_of_results_holds_nothing_else(tmp_path: Path):
 def test_an_empty_path_is_not_the_current_folder():
     with pytest.raises(TraceviewError, match="empty path"):
         load([""])
+
+
+def test_a_glob_of_results_is_several_runs(tmp_path: Path):
+    for name in "ab":
+        (tmp_path / f"{name}.json").write_bytes(results.slow_rank().to_json())
+    assert len(load([f"{tmp_path}/*.json"])) == 2
+    (tmp_path / "c.json").write_text("{}")
+    with pytest.raises(TraceviewError, match=r"results \(a\.json\) and others \(c\.json\)"):
+        load([f"{tmp_path}/*.json"])

@@ -13,6 +13,7 @@ import click
 
 from traceview.cli import output
 from traceview.errors import InternalError, TraceviewError
+from traceview.units import one_line
 
 
 class Names:
@@ -82,4 +83,4 @@ def heeded(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 def wrote(path: str, more: str = "") -> None:
     """Say that a file was written."""
-    output.say(f"wrote {current().shown(path)}{more}\n")
+    output.say(f"wrote {one_line(current().shown(path))}{more}\n")

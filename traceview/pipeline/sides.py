@@ -39,8 +39,17 @@ def _results(given: str | Path) -> list[Path]:
     path = Path(given)
     if os.path.isfile(path):
         return [path] if is_result(path) else []
-    if not str(given) or not os.path.isdir(path):
+    if not str(given):
         return []
+    if not os.path.isdir(path):
+        matches = [Path(p) for p in sorted(glob(str(given)))]
+        results = [p for p in matches if is_result(p)]
+        if results and len(results) < len(matches):
+            other = next(p for p in matches if p not in results)
+            raise TraceviewError(
+                f"{given}: matches results ({results[0].name}) and others ({other.name}); name one kind"
+            )
+        return results
     saved = [Path(p) for p in sorted(glob(f"{escape(str(path))}/*.json"))]
     results = [p for p in saved if is_result(p)]
     if results:
