@@ -224,6 +224,22 @@ def test_communication_is_the_cause_only_as_far_as_it_took_longer(transfer, kept
     assert got.cause == ("communication" if kept == 20 else "unknown")
 
 
+def test_one_more_transfer_of_the_same_length_is_no_slow_link():
+    """An earlier wait of rank 2 moved a whole transfer into its window; that of rank 0 was done before."""
+    job = Job(world=4)
+    for k in range(3):
+        t = 100 * MS * k
+        for ranks, begin in (((0, 1), t - 20 * MS), ((2, 3), t + 5 * MS)):
+            job.add(k, dict.fromkeys(ranks, begin), begin + 10 * MS, group=f"g{ranks[0]}", seq=2 * k)
+            job.add(k, dict.fromkeys(ranks, t + 25 * MS), t + 35 * MS, group=f"g{ranks[0]}", seq=2 * k + 1)
+        job.add(k, {r: t + 40 * MS + 10 * MS * (r > 1) for r in range(4)}, t + 70 * MS, seq=k)
+    facts = analyse(job).facts
+    row, reference = (int(np.flatnonzero(facts.c.rank == r)[8]) for r in (2, 0))
+    late = Arrivals(*(np.array([x]) for x in (row, reference, 10 * MS, 200 * MS, 200 * MS)))
+    got = explain(facts, Late(late, {"comm_transfer": 10 * MS}, "world"))
+    assert got.terms_ns == {"carry": 10 * MS}
+
+
 def test_where_stages_meet_the_groups_inside_a_stage_say_why():
     """Ranks 0 and 1 are one stage, 2 and 3 the other, two pipelines; rank 1 is slow, and its stage is last anyway."""
     job = Job(world=4)
@@ -258,6 +274,21 @@ def test_the_last_stage_is_judged_by_its_own_group_not_by_the_meeting_of_stages(
         arrive = {r: t + (122 if r < 2 else 90) * MS for r in range(4)}
         job.add(k, arrive, t + 125 * MS, group="world", seq=k)
     assert {r.rank: r.cause for r in analyse(job).found.rows} == dict.fromkeys(slow, "compute_slower")
+
+
+def test_two_culprits_in_different_groups_are_both_named():
+    """Rank 1 holds the tensor group of 0-3 and rank 5, less, that of 4-7: where the two meet half of all are late."""
+    job = Job(world=8)
+    for k in range(6):
+        t = 200 * MS * k
+        for i in range(2):
+            for low, slow, late in ((0, 1, 40 * MS), (4, 5, 20 * MS)):
+                begin = {r: t + 50 * MS + i * (late + 55 * MS) + late * (r == slow) for r in range(low, low + 4)}
+                job.add(k, begin, begin[slow] + MS, group=f"tp{low}", seq=2 * k + i)
+        for r in range(4):
+            begin = {r: t + 187 * MS, r + 4: t + 147 * MS}
+            job.add(k, begin, t + 188 * MS, group=f"dp{r}", seq=k)
+    assert {r.rank: r.cause for r in analyse(job).found.rows} == dict.fromkeys((1, 5), "compute_slower")
 
 
 def test_the_terms_sum_to_the_lateness():

@@ -150,24 +150,39 @@ def _only_later(facts: Facts, late: Arrivals, total: dict[str, int]) -> None:
 
     Such a rank waited beside its computing, and what it shows of the following transfers is no slow link.
     """
-    longer = _transfers(facts, late.row, late.start) - _transfers(facts, late.reference, late.reference_start)
+    own, other = (
+        _transfers(facts, *side) for side in ((late.row, late.start), (late.reference, late.reference_start))
+    )
+    longer = 0.0
+    for size in own.keys() & other.keys():  # as often as both: one more in the window was moved there, too
+        (n, t), (k, s) = own[size], other[size]
+        longer += min(n, k) * (t / n - s / k)
     exposed = total.get("comm_transfer", 0)
-    moved = exposed - max(longer, 0)
+    moved = exposed - round(max(longer, 0))
     if exposed > 0 and moved > 0:
         total["comm_transfer"] -= moved
         total["carry"] = total.get("carry", 0) + moved
 
 
-def _transfers(facts: Facts, rows: Ints, start: Ints) -> int:
-    """Time that the collectives begun since ``start`` and before each row take, without their waits; ns."""
-    c, out = facts.c, 0
+def _transfers(facts: Facts, rows: Ints, start: Ints) -> dict[tuple[int, int], tuple[int, int]]:
+    """Transfers that begin between ``start`` and each row: count and ns without waits, by kind and size."""
+    c, out = facts.c, dict[tuple[int, int], tuple[int, int]]()
     for r in np.unique(c.rank[rows]).tolist():
         mine = c.rank[rows] == r
-        own = slice(*c.head[r : r + 2])  # by start
-        length = np.append(0, np.cumsum(c.end[own] - facts.waited.phases.wait_end[own]))
-        begin = c.start[own]
-        low, high = (np.searchsorted(begin, x[mine]) for x in (start, c.start[rows]))
-        out += int((length[high] - length[low]).sum())
+        own = slice(*c.head[r : r + 2])
+        begin, given = facts.waited.phases.wait_end[own], c.elems_of(r)
+        order = np.argsort(begin, kind="stable")
+        low, high = (np.searchsorted(begin[order], x[mine]) for x in (start, c.start[rows]))
+        inside = np.zeros(len(begin) + 1, np.int64)
+        np.add.at(inside, low, 1)
+        np.subtract.at(inside, np.maximum(low, high), 1)
+        there = order[np.cumsum(inside[:-1]) > 0]
+        size, at = np.unique(np.column_stack((c.kind[own][there], given[there])), axis=0, return_inverse=True)
+        ns = np.bincount(at.ravel(), (c.end[own] - begin)[there], len(size))
+        count = np.bincount(at.ravel(), minlength=len(size))
+        for key, n, t in zip(size.tolist(), count.tolist(), ns.tolist(), strict=True):
+            have = out.get((key[0], key[1]), (0, 0))
+            out[key[0], key[1]] = (have[0] + n, have[1] + round(t))
     return out
 
 
@@ -190,7 +205,8 @@ def _name(facts: Facts, late: Arrivals, total: dict[str, int], group: str, confi
     }
     if size[bucket] <= 0:
         return Cause("unknown", total, [], **shared)
-    if bucket == "host" and 2 * total.get("idle_unknown", 0) > size[bucket] and not _host_seen(facts, late):
+    untold = total.get("idle_unknown", 0) + total.get("idle_sync", 0)  # what follows a sync may be the input too
+    if bucket == "host" and 2 * untold > size[bucket] and not _host_seen(facts, late):
         return Cause("unknown", total, [], **shared)
     own, other = _both(facts, late, bucket)
     if bucket != "compute":

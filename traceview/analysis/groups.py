@@ -110,6 +110,12 @@ class Columns:
         """Elements in and out."""
         return _plain(self.table["elems_in"]), _plain(self.table["elems_out"])
 
+    def elems_of(self, rank: int) -> Ints:
+        """Elements in, of the rows of one rank."""
+        low, high = self.head[rank : rank + 2].tolist()
+        out: Ints = _plain(self.table["elems_in"].slice(low, high - low))
+        return out
+
     def name(self) -> tuple[Ints, list[Any]]:
         """(index per row into the kernel names, the names)."""
         return _dictionary(self.table["name"])

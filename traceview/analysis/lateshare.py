@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceview.analysis.groups import KIND
 from traceview.analysis.origin import Facts
 from traceview.analysis.tally import Tally
 from traceview.analysis.types import Bools, Floats, Ints
@@ -59,14 +60,12 @@ def lateness(facts: Facts, arrived: Tally, used: list[int], config: Config) -> L
     whole = step_lengths(facts, np.array(sorted(used), np.int64))
     there, length = arrived.grid(arrived.judged) > 0, np.maximum(whole, 1)
     beyond_error = np.where(there, arrived.grid(arrived.clear_late), np.nan)
-    x = beyond_error / length
-    x = x - lower_median(x)
+    x = np.where(there, _beside_peers(arrived, arrived.step), np.nan) / length
     signed = np.where(there, arrived.grid(arrived.signed) / length, np.nan)
     few = _within(arrived, length) if steps < config.min_steps_for_kind else 0.0
     threshold = max(config.late_share, config.late_mads * max(_mad(signed), few))
-    total = np.nansum(x, axis=1)
     chance = config.late_chance_errors * np.sqrt(max(steps, 1)) * max(_std(signed), few)
-    beyond = total - float(lower_median(total[there.any(axis=1)][:, None])[0]) if there.any() else total
+    beyond = (_beside_peers(arrived, np.zeros(len(arrived.step), np.int64)) / length).sum(axis=1)
     unclear = np.bincount(arrived.rank, arrived.judged_late - arrived.clear_late, ranks)
     matters = unclear > config.late_share * float(whole.sum())
     return Lateness(
@@ -89,6 +88,35 @@ def lower_median(x: Floats) -> Floats:
     ordered = np.sort(x, axis=0)  # nan last
     count = np.sum(~np.isnan(x), axis=0)
     out: Floats = ordered[np.maximum(count - 1, 0) // 2, np.arange(x.shape[1])]
+    return out
+
+
+def _beside_peers(arrived: Tally, time: Ints) -> Floats:
+    """Per rank and step: lateness beyond that of its peers, the lower median of each group over its members.
+
+    The level of a group is its noise; ranks of other groups may be late for reasons of their own. ``time``: of what
+    the level is, per element; one number for all steps subtracts the mean step of the median member.
+    """
+    seen = np.flatnonzero(arrived.judged > 0)
+    group, rank, late = arrived.family[seen] // len(KIND), arrived.rank[seen], arrived.clear_late[seen]
+    ranks, steps = arrived.shape
+    cells, at = np.unique((group * max(steps, 1) + time[seen]) * max(ranks, 1) + rank, return_inverse=True)
+    total = np.bincount(at, late, len(cells))  # over the kinds of collectives, and the time
+    place = cells // max(ranks, 1)
+    order = np.lexsort((total, place))
+    first = np.flatnonzero(np.diff(place[order], prepend=-1))
+    count = np.diff(np.append(first, len(order)))
+    level = np.repeat(total[order[first + (count - 1) // 2]], count)
+    beyond = np.zeros(len(cells))
+    beyond[order] = total[order] - level
+    # an element has its part of what its rank is beyond the level there
+    part = np.bincount(at, minlength=len(cells))
+    return arrived.grid(_spread(seen, beyond[at] / part[at], len(arrived.judged)))
+
+
+def _spread(at: Ints, values: Floats, count: int) -> Floats:
+    out = np.zeros(count)
+    out[at] = values
     return out
 
 

@@ -85,7 +85,7 @@ def _hides(result: Result) -> int:
     """What a late rank may hide in where all ranks are given, ns per rank and step."""
     if result.run.missing_ranks or len(result.run.ranks) < 2:
         return 0
-    return per_step(result, "comm_unresolved.nxn") + unblamed(result)
+    return per_step(result, "comm_unresolved") + unblamed(result)
 
 
 def _coverage(result: Result) -> str:
