@@ -57,6 +57,7 @@ class Config:
     late_significance: float = 0.01  # e.7: P of so many late steps, if it were late as often as the ranks beside it
     last_significance: float = 0.01  # e.7: P of so many last arrivals by chance
     min_blame_share: float = 0.01
+    together_share: float = 0.1  # e.7: of the blame of a rank late with it; one that owes less is judged alone
     min_own_share: float = 0.2  # e.7: origin / direct blame below which a rank only relays the lateness of others
     persistent_share: float = 0.70
     transient_share: float = 0.30

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobs import MS, Job, analyse, training
-from traceview.analysis.suspects import _no_chance
+from traceview.analysis.suspects import _no_chance, _together
 from traceview.config import DEFAULT
 
 
@@ -62,3 +62,10 @@ def test_few_steps_and_hardly_slower_kernels_may_be_chance(share, steps, named):
     got = analyse(training(4, steps, 40, slow={2: share}, jitter=0.002, seq=numbered, group="world"))
     assert got.culprits == named
     assert bool(got.found.notes) == (not named)
+
+
+def test_beside_a_far_larger_culprit_small_blame_counts_alone():
+    late = np.ones((5, 10), np.bool_)
+    own = np.array([100.0, 20.0, 5.0, 5.0, 0.0])
+    assert _together(late, own, DEFAULT).tolist() == [130.0, 50.0, 5.0, 5.0, 0.0]
+    assert _together(late, np.full(5, 5.0), DEFAULT).tolist() == [25.0] * 5

@@ -21,6 +21,7 @@ from traceview.analysis.origin import Facts, Origin
 from traceview.analysis.types import Bools, Floats, Ints
 from traceview.config import Config
 
+ROWS = 512  # suspects that are compared with all others at once
 BIG_GROUP = 64  # members of bigger groups are counted, not listed
 
 
@@ -74,12 +75,19 @@ def _no_chance(late: Bools, seen: Ints, candidates: Bools, config: Config) -> Bo
 
 
 def _together(late: Bools, own: Floats | Ints, config: Config) -> Floats:
-    """By rank: its blame and that of the ranks late in the same steps, none counted higher than its own."""
+    """By rank: its blame and that of the ranks late in the same steps, none counted higher than its own.
+
+    Beside a rank that is late then and costs far more it counts alone: it may only have waited for that one.
+    """
     some = np.flatnonzero(own > 0)
+    out, all_of_them = np.zeros(len(own)), own[some]
     steps = late[some].astype(np.float64)
-    company = steps @ steps.T >= config.persistent_share * np.maximum(steps.sum(axis=1), 1)[:, None]
-    out = np.zeros(len(own))
-    out[some] = (np.minimum(own[some][:, None], own[some]) * company).sum(axis=1)
+    for low in range(0, len(some), ROWS):
+        mine, at = all_of_them[low : low + ROWS], steps[low : low + ROWS]
+        company = at @ steps.T >= config.persistent_share * np.maximum(at.sum(axis=1), 1)[:, None]
+        beside = np.where(company, all_of_them, 0).max(axis=1, initial=0)
+        shared = (np.minimum(mine[:, None], all_of_them) * company).sum(axis=1)
+        out[some[low : low + ROWS]] = np.where(mine >= config.together_share * beside, shared, mine)
     return out
 
 
