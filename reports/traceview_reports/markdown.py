@@ -55,7 +55,7 @@ def _bar(result: Result) -> str:
 def _findings(result: Result) -> str:
     out = []
     for n, f in enumerate(verdict.ordered(result)[:5], 1):
-        out.append(f"{n}. **{escape(verdict.title(f))}** {escape(verdict.saving(f))}, {escape(f.confidence)}")
+        out.append(f"{n}. **{escape(verdict.title(f))}** {escape(verdict.saving(result, f))}, {escape(f.confidence)}")
         out += [f"   - {escape(e, 600)}" for e in f.evidence[:3]]
         if f.advice:
             out.append(f"   - **Do:** {escape(f.advice, 400)}" + (f" ({escape(f.owner)})" if f.owner else ""))

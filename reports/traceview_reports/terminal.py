@@ -141,18 +141,19 @@ def _findings(out: Console, result: Result, verbose: bool) -> None:
         return
     _title(out, "What to fix first", "savings do not add up")
     for n, finding in enumerate(ordered[: _LONG if verbose else 3], 1):
-        _finding(out, n, finding, verbose)
+        _finding(out, n, (result, finding), verbose)
     if not verbose and len(ordered) > 3:
         out.print(Text(f"  and {len(ordered) - 3} more (-v)", "dim"))
 
 
-def _finding(out: Console, number: int, finding: Finding, verbose: bool) -> None:
+def _finding(out: Console, number: int, found: tuple[Result, Finding], verbose: bool) -> None:
+    result, finding = found
     row = Table.grid(padding=(0, 2, 0, 0))
     row.add_column(no_wrap=True)
     row.add_column(no_wrap=True)
     row.add_column()
     claim = Text.assemble((verdict.title(finding), "bold"), f" ({clean(finding.confidence)})")
-    row.add_row(f"{number}.", Text(verdict.saving(finding, short=True), _COLOURS["comm"]), claim)
+    row.add_row(f"{number}.", Text(verdict.saving(result, finding, short=True), _COLOURS["comm"]), claim)
     out.print(Padding(row, (0, 0, 0, 2)))
     for line in finding.evidence if verbose else finding.evidence[:1]:
         out.print(Padding(Text(clean(line, 600), "dim"), (0, 0, 0, 5)))

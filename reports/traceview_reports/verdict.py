@@ -117,11 +117,12 @@ def first(result: Result) -> list[Finding]:
     return found[:5]
 
 
-def saving(finding: Finding, *, short: bool = False) -> str:
-    """'−58.0 ms a step', with what a replay says where there is one (not if short), or what is known instead."""
+def saving(result: Result, finding: Finding, *, short: bool = False) -> str:
+    """'−58.0 ms a step' ('of the record' without steps), with what a replay says where there is one, unless short."""
     ns, replay = finding.saving_ns_per_step, finding.replay_ns_per_step
     played = f" [replay −{units.time(replay)}]" if replay is not None and not short else ""
-    return f"−{units.time(ns)} a step{played}" if ns else "saving unknown"
+    per = "of the record" if result.run.steps.source == "all" else "a step"
+    return f"−{units.time(ns)} {per}{played}" if ns else "saving unknown"
 
 
 def tiles(result: Result) -> list[Tile]:

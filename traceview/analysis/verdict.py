@@ -108,6 +108,11 @@ def _clock_error(result: Result) -> str:
     return f" (error {units.time(worst)})" if worst and len(result.clock.hosts) > 1 else ""
 
 
+def _per(result: Result) -> str:
+    """What savings are of: without steps the record as a whole is the only one."""
+    return "of the record" if result.run.steps.source == "all" else "a step"
+
+
 def _slow_line(result: Result, saved: float = 0.0) -> str:
     """The step time and what to hold it against; ``saved``: share of the step that the first fix saves."""
     walls = sorted(s.wall_ns for s in result.step_rows)
@@ -131,7 +136,7 @@ def _slow(result: Result, found: list[Finding], coverage: str, config: Config) -
     first = found[0]
     saving = first.saving_ns_per_step or 0
     step = step_ns(result)
-    ranks = len(result.run.ranks)
+    ranks, per = len(result.run.ranks), _per(result)
     share = saving / step
     gpu_hours = share * ranks * 24
     replay = first.replay_ns_per_step
@@ -143,8 +148,8 @@ def _slow(result: Result, found: list[Finding], coverage: str, config: Config) -
         slow=_slow_line(result, share),
         coverage=coverage,
         cause=f"{first.title}: {first.evidence[0]}",
-        cost=f"{units.time(saving)} a step = {gpu_hours:,.3g} GPU-h a day on {ranks} GPU{'s' * (ranks != 1)}; "
-        f"at best {units.time(step - saving)} a step when fixed{played}",
+        cost=f"{units.time(saving)} {per} = {gpu_hours:,.3g} GPU-h a day on {ranks} GPU{'s' * (ranks != 1)}; "
+        f"at best {units.time(step - saving)} {per} when fixed{played}",
         do=first.advice,
         owner=first.owner,
         rule_outs=_rule_outs(result, config, first),
@@ -160,7 +165,9 @@ def _next(result: Result, found: list[Finding]) -> str:
     if behind is not None:
         who = f"rank {behind.rank}{on_host(behind.host)} {CAUSE_WORDS[behind.cause]}"
         return f"{who}, {units.time(behind.late_ns)} late, hidden behind rank {behind.behind}"
-    return f"{found[1].title}: {units.change(-(found[1].saving_ns_per_step or 0))} a step" if len(found) > 1 else ""
+    if len(found) < 2:
+        return ""
+    return f"{found[1].title}: {units.change(-(found[1].saving_ns_per_step or 0))} {_per(result)}"
 
 
 def _rule_outs(result: Result, config: Config, first: Finding | None = None) -> str:
@@ -244,7 +251,7 @@ def _ticket(result: Result, first: Finding) -> str:
         first.title,
         f"owner: {first.owner}",
         f"run: {result.run.name}, {len(result.run.ranks)} ranks, traceview {result.tool_version}",
-        f"cost: {units.time(first.saving_ns_per_step)} of {units.time(step_ns(result))} a step",
+        f"cost: {units.time(first.saving_ns_per_step)} of {units.time(step_ns(result))} {_per(result)}",
     ]
     if where.rank is not None:
         row = next((r for r in result.rank_rows if r.rank == where.rank), None)

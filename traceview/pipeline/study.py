@@ -42,7 +42,7 @@ def stages(run: Run, how: StudyOptions) -> tuple[Frame, Across, Lanes, Blamed, R
     """What every stage of an analysis says."""
     if not run.parts:
         raise TraceviewError(
-            f"{run.name}: only logs here; `traceview inspect` reads them, analyze needs the ranks' traces"
+            f"{run.name}: only logs here; `traceview inspect` reads them, an analysis needs the ranks' traces"
         )
     base = flow.frame(run, how)
     aligned = across.align(run, base, how)

@@ -57,8 +57,8 @@ def first_screen(result: Result, detail: Detail | None) -> dict[str, Any]:
         "bar": [_segment(p) for p in parts(result)],
         "hundred": verdict.hundred_percent(result),
         "tiles": [asdict(t) | {"hint": definitions.of(t.define)} for t in verdict.tiles(result)],
-        "cards": [_card(f, detail) for f in cards],
-        "others": [_card(f, detail) for f in others],
+        "cards": [_card(result, f, detail) for f in cards],
+        "others": [_card(result, f, detail) for f in others],
         "cards_hidden": len(others) if len(cards) == 1 else 0,
         "no_cards": "Nothing to fix was found."
         if v.status == "healthy"
@@ -100,14 +100,14 @@ def _segment(part: Part) -> dict[str, Any]:
     }
 
 
-def _card(finding: Finding, detail: Detail | None) -> Card:
+def _card(result: Result, finding: Finding, detail: Detail | None) -> Card:
     where = finding.where
     named = [(k, v) for k, v in (("rank", where.rank), ("step", where.step)) if v is not None]
     section = finding.section if re.fullmatch(r"[a-z-]+", finding.section) else ""
     owner = f" · owner: {clean(finding.owner, 60)}" if finding.owner else ""
     link = "&".join([*_window(finding, detail), *(f"{k}={v}" for k, v in named)]) or section
     return Card(
-        verdict.saving(finding),
+        verdict.saving(result, finding),
         verdict.title(finding),
         [clean(e, 600) for e in finding.evidence[:6]],
         clean(finding.advice, 500),
