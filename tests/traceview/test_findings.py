@@ -7,7 +7,7 @@ import pytest
 from traceview.analysis.findings import find_all
 from traceview.analysis.verdict import judge
 from traceview.config import DEFAULT
-from traceview.result import BlameRow, CollectiveRow, IdleRow, Result, Source, StragglerRow, Verdict
+from traceview.result import BlamePlaceRow, BlameRow, CollectiveRow, IdleRow, Result, Source, StragglerRow, Verdict
 
 from .results import MS, result, window
 
@@ -162,6 +162,21 @@ def waiting(blamed: int, *, unresolved: int = 0, ranks: int = 4) -> Result:
     )
     value.blame = [BlameRow(0, "", blamed * MS * 5 * ranks, blamed * MS * 5 * ranks, 0, 0, 0, 0)]
     return value
+
+
+@pytest.mark.parametrize(
+    ("first", "words"), [(1, "take turns"), (8, "mostly for stage 0 (ranks 0-1) of the pipeline")]
+)
+def test_a_stage_whose_ranks_are_late_together_is_told(first: int, words: str) -> None:
+    value = waiting(20)
+    value.blame = [BlameRow(r, "", n * MS, n * MS, 0, 0, 0, 0) for r, n in enumerate((first, first, 1, 1))]
+    value.blame_by = [
+        BlamePlaceRow("stage", f"stage {i}", ranks, 0, 0, 0, 0, 0, "estimated", "the descriptions of the groups")
+        for i, ranks in enumerate(("0-1", "2-3"))
+    ]
+    judged(value)
+    (found,) = (f for f in value.findings if f.id == "imbalance")
+    assert words in found.title
 
 
 def test_waiting_that_nobody_is_blamed_for_is_not_healthy() -> None:

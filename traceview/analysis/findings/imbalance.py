@@ -13,7 +13,8 @@ from traceview.analysis.findings.common import (
     worst,
 )
 from traceview.config import Config
-from traceview.result import BlameRow, Finding, Result
+from traceview.result import BlamePlaceRow, BlameRow, Finding, Result
+from traceview.run import parse_members
 
 
 def find(result: Result, config: Config) -> list[Finding]:
@@ -77,7 +78,25 @@ def _words(result: Result, rest: list[BlameRow], left: int, config: Config) -> t
             f"mostly for rank {first.rank}, on too little evidence to call it a straggler",
             f"Capture more steps (here {len(result.run.steps.used)}): chance and clock error cannot be excluded yet.",
         )
+    stage = _stage(result, rest, left, config)
+    if stage is not None:
+        return (
+            f"mostly for {stage.name} (ranks {stage.ranks}) of the pipeline, whose ranks are late together",
+            "Compare that stage with the others: its layers, its host, its input. Where stages meet the order of "
+            "arrival is their schedule, and proves nothing against a rank.",
+        )
     return (
         "for peers that take turns being late",
         "Balance the work per rank and step (sequence lengths, experts), and look for random host pauses.",
     )
+
+
+def _stage(result: Result, rest: list[BlameRow], left: int, config: Config) -> BlamePlaceRow | None:
+    """The pipeline stage that most of the blame is on, if there is one."""
+    own = {b.rank: own_ns(b) for b in rest}
+    for place in result.blame_by:
+        if place.by != "stage" or place.name.startswith("("):
+            continue
+        if sum(own.get(r, 0) for r in parse_members(place.ranks)) > config.one_rank_share * left:
+            return place
+    return None
