@@ -57,8 +57,8 @@ def test_late_now_and_then_must_be_more_often_than_the_others(others, count, sur
     assert _no_chance(late, np.full(8, 10), candidates, DEFAULT)[5] == sure
 
 
-@pytest.mark.parametrize(("share", "steps", "named"), [(0.04, 3, []), (0.04, 8, [2]), (0.1, 3, [2])])
-def test_few_steps_and_hardly_slower_kernels_may_be_chance(share, steps, named):
+@pytest.mark.parametrize(("share", "steps", "named"), [(0.04, 3, []), (0.04, 8, []), (0.1, 3, [2]), (0.1, 8, [2])])
+def test_hardly_slower_kernels_are_no_proof(share, steps, named):
     got = analyse(training(4, steps, 40, slow={2: share}, jitter=0.002, seq=numbered, group="world"))
     assert got.culprits == named
     assert bool(got.found.notes) == (not named)

@@ -83,12 +83,15 @@ def find(
     rows = [row for row in likely if not _scant(row, config)]
     named = {row.rank for row in rows}
     relays = sorted(set(order.tolist()) - {row.rank for row in likely})
-    doubtful = np.union1d(found.doubtful, [row.rank for row in likely if row.rank not in named]).astype(np.int64)
+    scant = [row.rank for row in likely if row.rank not in named]
     place = places(named, clocks.hosts, c, config)
     for row in rows:
         row.place = place[row.rank]
     behind = hidden(facts, at_any_cost, (set(order.tolist()), named), clocks.hosts, used, config)
-    notes = _notes(late, listed, doubtful)
+    notes = _notes(late, listed, found.doubtful)
+    if scant:
+        less = units.share(config.slower_share)
+        notes.append(f"{_who(scant)} came late with kernels that are less than {less} slower: no proof, not named")
     if relays:
         notes.append(f"{_who(relays)} came late after an earlier delay or wait, not by own work: no culprit")
     steps, known = sorted(used), np.argwhere(~np.isnan(late.ns)).tolist()
@@ -127,8 +130,8 @@ def _culprits(view: _View, suspected: list[int], blamed: Origin) -> list[Straggl
 
 
 def _scant(row: StragglerRow, config: Config) -> bool:
-    """Few steps in which its kernels are hardly slower (METHODS e.7: less is no proof): it may be chance."""
-    return row.kind == "too_few_steps" and row.slowdown is not None and row.slowdown < 1 + config.slower_share
+    """Its kernels are hardly slower (METHODS e.7: less is no proof of a compute straggler)."""
+    return row.slowdown is not None and row.slowdown < 1 + config.slower_share
 
 
 def _row(view: _View, rank: int, blamed: int, owing: Owing, arrivals: Late | None) -> StragglerRow:
