@@ -186,6 +186,12 @@ def test_waiting_that_nobody_is_blamed_for_is_not_healthy() -> None:
     assert judged(waiting(20)).status == "slow"
 
 
+def test_waiting_beside_missing_ranks_is_not_healthy_either() -> None:
+    value = waiting(0)
+    value.run.missing_ranks = [7]
+    assert judged(value).status == "cannot_tell"
+
+
 def test_more_hiding_than_any_finding_saves_cannot_be_told() -> None:
     assert judged(waiting(20, unresolved=30)).status == "cannot_tell"
     assert judged(waiting(20, unresolved=10)).status == "slow"

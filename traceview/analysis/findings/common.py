@@ -22,11 +22,10 @@ def per_step(result: Result, *leaves: str) -> int:
 
 
 def unblamed(result: Result) -> int:
-    """Mean straggler wait, ns per rank and step, that nobody is blamed for: its collectives are not matched for sure.
-
-    With missing ranks the blame is withheld, and what is owed at least is told by the stragglers: 0.
+    """Mean straggler wait, ns per rank and step, that nobody is blamed for: its collectives are not matched for sure,
+    or members of them are missing. What listed stragglers owe at least is told.
     """
-    if result.run.missing_ranks or not result.window_rows:
+    if not result.window_rows:
         return 0
     told = max(sum(row.blame_ns for row in rows) for rows in (result.blame, result.straggler_rows))
     return max(result.budget.sub_ns.get("comm_wait.nxn", 0) - told, 0) // len(result.window_rows)
