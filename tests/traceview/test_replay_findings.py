@@ -56,15 +56,15 @@ def test_bound_first_then_the_replay_and_why_they_differ_by_a_fifth(step: int, t
 def test_the_saving_line_and_the_cost_tell_both() -> None:
     value = slow_rank(78 * MS)
     (found,) = value.findings
-    assert words.saving(found) == "−20.0 ms a step [replay −22.0 ms]"
-    assert words.saving(found, short=True) == "−20.0 ms a step"
+    assert words.saving(value, found) == "−20.0 ms a step [replay −22.0 ms]"
+    assert words.saving(value, found, short=True) == "−20.0 ms a step"
     assert judge(value, DEFAULT).cost.endswith("at best 80.0 ms a step when fixed, 78.0 ms by replay")
 
 
 def test_without_a_replay_the_bound_stands_alone() -> None:
     value = slow_rank(None)
     (found,) = value.findings
-    assert words.saving(found) == "−20.0 ms a step"
+    assert words.saving(value, found) == "−20.0 ms a step"
     assert not [e for e in found.evidence if "replay" in e]
     assert judge(value, DEFAULT).cost.endswith("at best 80.0 ms a step when fixed")
 

@@ -48,12 +48,12 @@ def test_slow_values(name: str, value: str, slow: bool) -> None:
 def test_what_differs_is_said_with_its_ranks_but_not_what_must_differ() -> None:
     said = found({"RANK": "0", "NCCL_NTHREADS": "256"}, {"RANK": "1"}, {"RANK": "2"})
     assert [f.id for f in said] == ["settings-differ"]
-    assert said[0].evidence == ["NCCL_NTHREADS: 256 on ranks 0, unset on ranks 1-2"]
+    assert said[0].evidence == ["NCCL_NTHREADS: 256 on rank 0, unset on ranks 1-2"]
 
 
 def test_a_slow_value_on_some_ranks_names_them() -> None:
     said = found({"CUDA_LAUNCH_BLOCKING": "1", "RANK": "0"}, {"RANK": "1"})
-    assert said[0].evidence[0].startswith("CUDA_LAUNCH_BLOCKING=1 (ranks 0): ")
+    assert said[0].evidence[0].startswith("CUDA_LAUNCH_BLOCKING=1 (rank 0): ")
 
 
 def test_no_environment_no_finding() -> None:
