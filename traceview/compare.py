@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from traceview import units
-from traceview.analysis.shares import whole
+from traceview.analysis.rollup import means
 from traceview.errors import NotComparableError, TraceviewError
 from traceview.result import Result, group_ns
 from traceview.result.check import run_facts
@@ -81,8 +81,8 @@ class _Mean:
         for r in results:
             for leaf, ns in (r.budget.leaves_ns | {f"/{k}": v for k, v in r.budget.sub_ns.items()}).items():
                 both[leaf] = both.get(leaf, 0) + ns
-        self.leaves = _mean({k: both.get(k, 0) for k in LEAVES}, windows)
-        self.groups = _mean(
+        self.leaves = means({k: both.get(k, 0) for k in LEAVES}, windows)
+        self.groups = means(
             group_ns({k: both.get(k, 0) for k in LEAVES}, {k[1:]: v for k, v in both.items() if k[0] == "/"}), windows
         )
         self.kernels = _per_window(
@@ -92,13 +92,6 @@ class _Mean:
             ((class_name(c), c.n * (c.group_size or 1), c.transfer_ns) for r in results for c in r.collective_rows),
             windows,
         )
-
-
-def _mean(total: dict[str, int], windows: int) -> dict[str, int]:
-    """Totals over windows as integers that sum to the rounded mean of the whole."""
-    amount = np.array(list(total.values())) / windows
-    means = whole(amount, np.zeros(len(amount), np.int64), np.array([round(float(amount.sum()))]))
-    return dict(zip(total, means.tolist(), strict=True))
 
 
 def _per_window(rows: Iterable[tuple[str, int, int]], windows: int) -> dict[str, tuple[float, float]]:

@@ -55,6 +55,17 @@ def test_sums_are_exact(base, other):
     assert {p.name: -p.delta_ns for p in back.leaves} == {p.name: p.delta_ns for p in got.leaves}
 
 
+def test_a_mean_between_two_nanoseconds_is_rounded_once():
+    """Sums of floats, over leaves and over groups, fell on either side of a half."""
+    stretches = [(2.0, 43.0, 2.0), (1.0, 0.328125, 80.84375), (1.0, 32.34375, 51.515625)]
+    stretches += [(1.5, 1.0736516794994877, 14.00390625), (1.7102228461604128, 1.001, 83.79263000335138)]
+    stretches += [(1.0, 44.515625, 58.955078125)]
+    other = [window(0, i, compute=a, comm_wait__nxn=b, comm_wait__p2p=c) for i, (a, b, c) in enumerate(stretches)]
+    got = compare([job(compute=1)], [result(other)], allow_different=True)
+    total = got.candidate_mean_ns - got.baseline_mean_ns
+    assert sum(p.delta_ns for p in got.leaves) == sum(p.delta_ns for p in got.groups) == total
+
+
 def test_kernels_tell_more_work_from_longer_work():
     base, other = job(compute=10), job(compute=12)
     base.kernels = [kernel("same", 6, 6), kernel("longer", 6, 6), kernel("more", 6, 6), kernel("gone", 6, 3)]

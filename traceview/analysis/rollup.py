@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+import numpy as np
+
+from traceview.analysis.shares import whole
 from traceview.config import Config
 from traceview.errors import InternalError
 from traceview.result import Budget, RankRow, StepRow, Window, group_ns
@@ -40,6 +43,14 @@ def budget(windows: list[Window]) -> Budget:
     return Budget(
         wall, leaves, subs, {g: ns / wall for g, ns in groups.items()} if wall else dict.fromkeys(groups, 0.0)
     )
+
+
+def means(total: dict[str, int], count: int) -> dict[str, int]:
+    """Totals over ``count`` as integers that sum to the mean of the whole, which is rounded half up."""
+    amount = np.array(list(total.values()), np.float64) / count
+    mean = (2 * sum(total.values()) + count) // (2 * count)  # of integers: any partition of one whole has one mean
+    parts = whole(amount, np.zeros(len(amount), np.int64), np.array([mean]))
+    return dict(zip(total, parts.tolist(), strict=True))
 
 
 def lower_median(values: list[int]) -> int:

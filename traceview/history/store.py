@@ -13,6 +13,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from traceview import units
+from traceview.analysis.rollup import means
 from traceview.errors import TraceviewError
 from traceview.history.trend import Entry
 from traceview.result import Result, group_ns
@@ -146,8 +147,7 @@ def entry_of(result: Result, job: str, label: str) -> Entry:
     walls = [s.wall_ns for s in result.step_rows]
     if not walls or not result.window_rows:
         raise TraceviewError(f"{result.run.name}: no step could be measured, so there is nothing to keep")
-    n = len(result.window_rows)
-    groups = group_ns(result.budget.leaves_ns, result.budget.sub_ns)
+    parts = means(group_ns(result.budget.leaves_ns, result.budget.sub_ns), len(result.window_rows))
     facts = (job, *run_facts(result))
     return Entry(
         digest=sha256(msgspec.json.encode(facts)).hexdigest(),
@@ -159,11 +159,11 @@ def entry_of(result: Result, job: str, label: str) -> Entry:
         gpu=units.one_line(", ".join(result.run.device_names)),
         steps=len(walls),
         step_ns=round(float(np.median(walls))),
-        mean_ns=round(result.budget.wall_ns / n),
+        mean_ns=sum(parts.values()),
         status=result.verdict.status,
         headline=units.one_line(result.verdict.headline),
         tool_version=result.tool_version,
-        parts_ns={g: round(ns / n) for g, ns in groups.items() if ns},
+        parts_ns={g: ns for g, ns in parts.items() if ns},
         culprits=list(dict.fromkeys(s.host.lstrip("?") or f"rank {s.rank}" for s in result.straggler_rows)),
         redacted=result.run.redacted,
     )
