@@ -96,10 +96,9 @@ def title(finding: Finding) -> str:
 
 def hundred_percent(result: Result) -> str:
     """What 100 % of the bar is."""
-    ranks, steps = len(result.run.ranks), len(result.run.steps.used)
     return (
         f"100.0 % = {units.time(result.budget.wall_ns)} of rank time: "
-        f"{ranks:,} rank{'s' * (ranks != 1)} × {steps:,} step{'s' * (steps != 1)}"
+        f"{units.count(len(result.run.ranks), 'rank')} × {units.count(len(result.run.steps.used), 'step')}"
     )
 
 
@@ -196,7 +195,7 @@ def _steps(result: Result) -> Tile:
 
     p50 = pick("step_time", (len(walls) - 1) // 2)
     p95, longest = pick("step_time_p95", -(-95 * len(walls) // 100) - 1), pick("step_time_max", len(walls) - 1)
-    note = f"p95 {units.time(p95)} · max {units.time(longest)} · {len(walls):,} step{'s' * (len(walls) != 1)}"
+    note = f"p95 {units.time(p95)} · max {units.time(longest)} · {units.count(len(walls), 'step')}"
     return Tile("step time, median", units.time(p50), note, "step_time", *_judged(result))
 
 

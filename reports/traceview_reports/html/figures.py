@@ -145,4 +145,4 @@ def number(value: float, digits: int = 2) -> str:
 def beyond_note(count: int, what: str, scale: Scale) -> str:
     """What stands at the edge because it lies beyond it."""
     span = f"{units.time(scale.low)} to {units.time(scale.high)}"
-    return f"{count:,} {what}{'s' * (count != 1)} outside {span}, drawn at the edge" if count else ""
+    return f"{units.count(count, what)} outside {span}, drawn at the edge" if count else ""

@@ -71,7 +71,7 @@ def first_screen(result: Result, detail: Detail | None) -> dict[str, Any]:
                     f"{len(run.ranks):,} of {run.world_size:,} ranks"
                     if run.world_size
                     else f"{len(run.ranks):,} ranks",
-                    f"{len(run.hosts):,} host{'s' * (len(run.hosts) != 1)}",
+                    units.count(len(run.hosts), "host"),
                     ", ".join(clean(d, 40) for d in run.device_names[:2]),
                 ),
             )

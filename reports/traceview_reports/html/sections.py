@@ -31,11 +31,11 @@ _STEPS_FROM = {
 
 def _found(result: Result) -> str:
     """How many steps are used and what told them."""
-    steps, n = result.run.steps, len(result.run.steps.used)
+    steps = result.run.steps
     if steps.source == "all":
         return "No steps were found: the whole record stands for one."
     told = _STEPS_FROM.get(steps.source, steps.source.replace("_", " "))
-    return f"{n:,} step{'s' * (n != 1)} used, found by {told}."
+    return f"{units.count(len(steps.used), 'step')} used, found by {told}."
 
 
 def before_timeline(result: Result, env: Environment, charts: dict[str, Chart]) -> list[Section]:

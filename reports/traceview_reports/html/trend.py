@@ -28,9 +28,8 @@ def render(trends: Sequence[Trend]) -> str:
     """The page as text. TraceviewError above 20 MB."""
     env = shell.environment()
     ordered = sorted(trends, key=lambda t: -(t.runs[-1].started_ns or 0))
-    runs = sum(len(t.runs) for t in trends)
     names = _names(ordered)
-    counts = f"{len(trends)} job{'s' * (len(trends) != 1)}, {runs:,} run{'s' * (runs != 1)}"
+    counts = f"{units.count(len(trends), 'job')}, {units.count(sum(len(t.runs) for t in trends), 'run')}"
     return shell.outcome_page(
         env,
         [
