@@ -11,6 +11,7 @@ from traceview_reports.names import clean
 from traceview_reports.tables import metric
 
 _MARKS = {"upper_bound": "≤ ", "lower_bound": "≥ ", "estimated": "≈ "}
+TONES = {"PASS": "good", "FAIL": "bad", "INCONCLUSIVE": "warn"}  # of the outcomes of a gate
 STATUS = {"slow": "SLOW", "healthy": "HEALTHY", "cannot_tell": "CANNOT TELL"}
 
 
@@ -204,5 +205,4 @@ def _judged(result: Result) -> tuple[str, str]:
     d = result.against.decision if result.against else None
     if d is None:
         return "", ""
-    tone = {"PASS": "good", "FAIL": "bad", "INCONCLUSIVE": "warn"}[d.outcome]
-    return f"{units.change_share(d.change)}: {d.outcome}, threshold {d.threshold * 100:.1f} %", tone
+    return f"{units.change_share(d.change)}: {d.outcome}, threshold {d.threshold * 100:.1f} %", TONES[d.outcome]

@@ -12,11 +12,11 @@ from traceview.result.versus import Change, Comparison, Decision, Side
 from traceview_reports.html.figures import Lane, Lanes, Scale, beyond_note, dots, path, rect, scale_of, upright
 from traceview_reports.names import clean
 from traceview_reports.tables import GROUP_KEYS
+from traceview_reports.verdict import TONES
 
 _RUNS = 12  # rows of a side; further runs share one
 _HIGH = 26  # pixels of a row
 _BAR = (6, 14)  # y and height of a bar in it
-_TONES = {"PASS": "good", "FAIL": "bad", "INCONCLUSIVE": "warn"}
 
 
 def waterfall(c: Comparison, name: str = "waterfall") -> Lanes:
@@ -130,9 +130,9 @@ def _judged(base: int, d: Decision, scale: Scale, zones: Markup) -> Lane:
     """The change that is held against the limits, with its lower bound where the rule has one."""
     y, high = _BAR
     x0, x1 = scale.at(base), scale.at(base * (1 + d.change))
-    bar = rect(x0, x1, y + 4, high - 8, _TONES[d.outcome])
+    bar = rect(x0, x1, y + 4, high - 8, TONES[d.outcome])
     low = Markup() if d.low is None else path([upright(scale.at(base * (1 + d.low)), y, y + high)], "bound")
-    return Lane("change, as judged", zones + bar + low, units.change_share(d.change), tone=_TONES[d.outcome])
+    return Lane("change, as judged", zones + bar + low, units.change_share(d.change), tone=TONES[d.outcome])
 
 
 def _ticks(scale: Scale) -> list[tuple[float, str]]:

@@ -17,7 +17,7 @@ from traceview_reports.html.blocks import Section, grid
 from traceview_reports.html.figures_versus import strip, waterfall
 from traceview_reports.names import clean
 from traceview_reports.tables import View
-from traceview_reports.verdict import Line
+from traceview_reports.verdict import TONES, Line
 
 _BADGES = {"PASS": "healthy", "FAIL": "slow", "INCONCLUSIVE": "cannot_tell"}
 _RULES = {
@@ -26,7 +26,6 @@ _RULES = {
     "runs": "Welch's test on the medians of the runs",
     "run against runs": "the median of a run, against the spread of the baseline's runs",
 }
-_TONES = {"PASS": "good", "FAIL": "bad", "INCONCLUSIVE": "warn"}
 
 
 def render(c: Comparison, d: Decision, words: dict[str, str] | None = None) -> str:
@@ -97,7 +96,7 @@ def _tiles(c: Comparison, d: Decision) -> list[dict[str, Any]]:
     low = f"p = {d.p_value:.2g}" if d.p_value is not None else low
     mean = c.candidate_mean_ns - c.baseline_mean_ns
     shown = (
-        ("change of the step time", units.change_share(d.change), limit, "versus.judged", low, _TONES[d.outcome]),
+        ("change of the step time", units.change_share(d.change), limit, "versus.judged", low, TONES[d.outcome]),
         ("baseline", units.time(c.baseline_step_ns), "median over its used steps", "versus.step", "", ""),
         ("candidate", units.time(c.candidate_step_ns), "median over its used steps", "versus.step", "", ""),
         ("change of the mean step", units.change(mean), "what the parts sum to", "versus.change", "", ""),
