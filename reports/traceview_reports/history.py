@@ -32,9 +32,7 @@ def to_markdown(trends: Sequence[Trend]) -> str:
     blocks = []
     for trend in trends:
         first, *rest = lines(trend)
-        told = [f"## {markdown.escape(first.text, 600)}", ""]
-        told += [f"- **{line.label}** {markdown.escape(line.text, 600)}" for line in rest]
-        blocks += ["\n".join(told), markdown.table(runs(trend))]
+        blocks += [f"## {markdown.escape(first.text, 600)}", markdown.bullets(rest), markdown.table(runs(trend))]
     return "\n\n".join(b for b in blocks if b) + "\n"
 
 

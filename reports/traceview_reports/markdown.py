@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from traceview.result import Result
@@ -27,7 +27,12 @@ _SPECIAL = re.compile(r"([\\`*_\[\]#|~])")
 
 def render(result: Result) -> str:
     """GitHub-flavoured Markdown: verdict, bar, findings; tables (top rows) folded away."""
-    blocks = [f"## {escape(result.verdict.headline)}", _verdict(result), _bar(result), _findings(result)]
+    blocks = [
+        f"## {escape(result.verdict.headline)}",
+        bullets(verdict.lines(result)),
+        _bar(result),
+        _findings(result),
+    ]
     blocks += [table(build(result)) for build in _TABLES]
     blocks += [_quality(result), f"<sub>traceview {escape(result.tool_version)}, {escape(result.run.name)}</sub>"]
     return "\n\n".join(block for block in blocks if block) + "\n"
@@ -39,8 +44,9 @@ def escape(text: object, limit: int = 300) -> str:
     return _SPECIAL.sub(r"\\\1", plain).replace("@", "@\u200b")
 
 
-def _verdict(result: Result) -> str:
-    return "\n".join(f"- **{line.label}** {escape(line.text, 600)}" for line in verdict.lines(result))
+def bullets(lines: Sequence[verdict.Line]) -> str:
+    """Labelled lines as a list."""
+    return "\n".join(f"- **{line.label}** {escape(line.text, 600)}" for line in lines)
 
 
 def _bar(result: Result) -> str:

@@ -33,8 +33,7 @@ def render(
 def to_markdown(c: Comparison, d: Decision, words: dict[str, str] | None = None) -> str:
     """GitHub-flavoured Markdown for a comment on a pull request."""
     first, *rest = lines(c, d, words)
-    head = [f"## {first.label}: {markdown.escape(first.text, 600)}", ""]
-    blocks = ["\n".join([*head, *(f"- **{line.label}** {markdown.escape(line.text, 600)}" for line in rest)])]
+    blocks = [f"## {first.label}: {markdown.escape(first.text, 600)}", markdown.bullets(rest)]
     blocks += [markdown.table(view) for view in views(c)]
     return "\n\n".join(b for b in blocks if b) + "\n"
 

@@ -26,8 +26,7 @@ def render(found: WhatIf, *, width: int | None = None, color: bool = False) -> s
 def to_markdown(found: WhatIf) -> str:
     """GitHub-flavoured Markdown."""
     first, *rest = lines(found)
-    blocks = [f"## {markdown.escape(first.text, 600)}"]
-    blocks.append("\n".join(f"- **{line.label}** {markdown.escape(line.text, 600)}" for line in rest))
+    blocks = [f"## {markdown.escape(first.text, 600)}", markdown.bullets(rest)]
     if len(found.answers) > 1:
         blocks.append(markdown.table(answers(found), folded=False))
         blocks.append("\n".join(f"- {markdown.escape(note, 600)}" for note in told(found)))
