@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_TIME = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
+TIME = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B"))
 
 
@@ -26,7 +26,7 @@ def time(ns: float | None) -> str:
         return "-"
     if ns == 0:
         return "0"
-    scale, unit = _unit(ns, _TIME)
+    scale, unit = _unit(ns, TIME)
     return f"{_digits(ns / scale)} {unit}"
 
 

@@ -16,7 +16,6 @@ from traceview import units
 
 WIDTH = 1000
 FAR = 1.25  # times the 95th percentile, or over the 5th: what lies beyond stands at the edge
-_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 
 
 @dataclass(frozen=True)
@@ -82,10 +81,14 @@ class Scale:
         share = (ns - self.low) / (self.high - self.low or 1)
         return round(self.size * min(max(share, 0.0), 1.0), 2)
 
+    def holds(self, ns: float) -> bool:
+        """Whether a value lies on it, not beyond."""
+        return self.low <= ns <= self.high
+
     def ticks(self, most: int = 5) -> list[tuple[float, str]]:
         """(value in ns, words) of round values, all in one unit."""
         step = _round_up((self.high - self.low) / most)
-        scale, unit = next(((s, u) for s, u in _UNITS if self.high >= s), _UNITS[-1])
+        scale, unit = next(((s, u) for s, u in units.TIME if self.high >= s), units.TIME[-1])
         first, last = ceil(self.low / step), floor(self.high / step)
         return [(i * step, f"{i * step / scale:.6g} {unit}") for i in range(first, last + 1)]
 
@@ -104,7 +107,7 @@ def scale_of(
     low = 0.0 if zero else max(min([ordered[0], *must]), min([usual[0] / FAR, *must]))
     pad = 0.04 * (high - low) or 0.02 * abs(high) or 1.0
     scale = Scale(low if zero else max(low - pad, 0.0), high + pad, size)
-    return scale, sum(not scale.low <= v <= scale.high for v in ordered)
+    return scale, sum(not scale.holds(v) for v in ordered)
 
 
 def _round_up(step: float) -> float:
@@ -139,7 +142,7 @@ def upright(x: float, y0: float, y1: float) -> str:
 
 def number(value: float, digits: int = 2) -> str:
     """A number without needless digits."""
-    return f"{value:.{digits}f}".rstrip("0").rstrip(".") if digits else str(round(value))
+    return f"{value:.{digits}f}".rstrip("0").rstrip(".")
 
 
 def beyond_note(count: int, what: str, scale: Scale) -> str:

@@ -38,8 +38,7 @@ def step_times(trend: Trend, name: str) -> Plot:
     levels = [ns for c in trend.changes for ns in (c.before_ns, c.after_ns)]
     scale, beyond = scale_of(times, must=[*levels, times[-1]], size=_HIGH)
     places = [(_x(i, len(times)), _y(ns, scale)) for i, ns in enumerate(times)]
-    beside = [not scale.low <= ns <= scale.high for ns in times]
-    near, far = ([p for p, out in zip(places, beside, strict=True) if out is side] for side in (False, True))
+    near, far = ([p for p, ns in zip(places, times, strict=True) if scale.holds(ns) is on] for on in (True, False))
     shapes = _grid(scale) + _changes(trend) + dots(near) + dots(far, "dots far") + _medians(trend, scale)
     told = [f"change {n} at run {c.index + 1}: {_change(c)}" for n, c in enumerate(trend.changes, 1)]
     return Plot(
@@ -70,9 +69,9 @@ def parts(trend: Trend, name: str) -> Plot:
                 f"M{number(x0 + gap, 1)} {number(low)}V{number(top)}H{number(x1 - gap, 1)}V{number(low)}z"
             )
             ground += ns
-    stacks = (path(commands[g], f"g-{GROUP_KEYS[g][0]}") for g in GROUPS if commands[g])
-    shared = f"a bar is the mean of {-(-len(trend.runs) // len(bars))} runs" if len(bars) < len(trend.runs) else ""
     shown = [g for g in GROUPS if commands[g]]
+    stacks = (path(commands[g], f"g-{GROUP_KEYS[g][0]}") for g in shown)
+    shared = f"a bar is the mean of {-(-len(trend.runs) // len(bars))} runs" if len(bars) < len(trend.runs) else ""
     return Plot(
         name,
         "What the mean step was made of",
@@ -152,14 +151,9 @@ def _numbers(count: int) -> list[Words]:
     """Numbers of the runs below the plot: the first, the last, some between."""
     most = min(count, 6)
     shown = sorted({round(i * (count - 1) / max(most - 1, 1)) for i in range(most)})
-    anchors = {0: "start", count - 1: "end"} if count > 1 else {}
-    names = {0: "run 1"}
-    return [
-        Words(
-            {0: 0.0, count - 1: 100.0}.get(i, _x(i, count) / 10) if count > 1 else 50.0,
-            _TOP + _HIGH + 15,
-            names.get(i, str(i + 1)),
-            anchors.get(i, "middle"),
-        )
-        for i in shown
-    ]
+    ends = {0: (0.0, "start"), count - 1: (100.0, "end")} if count > 1 else {}
+    out = []
+    for i in shown:
+        x, anchor = ends.get(i, (_x(i, count) / 10, "middle"))
+        out.append(Words(x, _TOP + _HIGH + 15, str(i + 1) if i else "run 1", anchor))
+    return out

@@ -19,7 +19,7 @@ _HIGH = 26  # pixels of a row
 _BAR = (6, 14)  # y and height of a bar in it
 
 
-def waterfall(c: Comparison, name: str = "waterfall") -> Lanes:
+def waterfall(c: Comparison) -> Lanes:
     """Baseline, the change of each group, candidate: each bar begins where the one above ends."""
     changed = [g for g in c.groups if g.delta_ns]
     at = [c.baseline_mean_ns]
@@ -33,7 +33,7 @@ def waterfall(c: Comparison, name: str = "waterfall") -> Lanes:
     told = [f"{g.name} {units.change(g.delta_ns)}" for g in changed]
     ends = (units.time(c.baseline_mean_ns), units.time(c.candidate_mean_ns))
     return Lanes(
-        name,
+        "waterfall",
         "From the baseline's mean step to the candidate's",
         f"Waterfall from {ends[0]} to {ends[1]}: {', '.join(told) or 'no group changed'}.",
         lanes,
@@ -67,7 +67,7 @@ def _end(label: str, ns: int, scale: Scale, *, below: bool) -> Lane:
     return Lane(label, rect(0, x, y, high, "whole") + cut + hair, units.time(ns))
 
 
-def strip(c: Comparison, d: Decision, name: str = "strip") -> Lanes:
+def strip(c: Comparison, d: Decision) -> Lanes:
     """A row of dots a run: step times, their median, what passes, what is judged."""
     rows = [*_runs("baseline", d.baseline), *_runs("candidate", d.candidate)]
     base = c.baseline_step_ns
@@ -81,7 +81,7 @@ def strip(c: Comparison, d: Decision, name: str = "strip") -> Lanes:
     unsure = f", then to {d.threshold * 100:.1f} % chance may explain it" if d.threshold > d.minimum else ""
     note = f"band: up to {d.minimum * 100:.1f} % over the baseline's median passes{unsure}"
     return Lanes(
-        name,
+        "strip",
         "Every used step",
         f"Step times: {len(rows)} rows of dots, one a run; baseline median {units.time(base)}, candidate median "
         f"{units.time(c.candidate_step_ns)}; judged change {units.change_share(d.change)}.",
