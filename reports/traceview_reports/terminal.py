@@ -141,13 +141,12 @@ def _findings(out: Console, result: Result, verbose: bool) -> None:
         return
     _title(out, "What to fix first", "savings do not add up")
     for n, finding in enumerate(ordered[: _LONG if verbose else 3], 1):
-        _finding(out, n, (result, finding), verbose)
+        _finding(out, n, result, finding, verbose)
     if not verbose and len(ordered) > 3:
         out.print(Text(f"  and {len(ordered) - 3} more (-v)", "dim"))
 
 
-def _finding(out: Console, number: int, found: tuple[Result, Finding], verbose: bool) -> None:
-    result, finding = found
+def _finding(out: Console, number: int, result: Result, finding: Finding, verbose: bool) -> None:
     row = Table.grid(padding=(0, 2, 0, 0))
     row.add_column(no_wrap=True)
     row.add_column(no_wrap=True)

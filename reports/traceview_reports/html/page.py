@@ -33,7 +33,7 @@ def render(
     detail: Detail | None = None,
     budget: Budget | None = None,
     charts: bool = True,
-    max_bytes: int = 20_000_000,
+    max_bytes: int = shell.MOST_BYTES,
 ) -> str:
     """The HTML report as text, at most ``max_bytes`` of UTF-8.
 

@@ -16,7 +16,6 @@ from traceview_reports.html import shell
 from traceview_reports.html.blocks import Section, grid
 from traceview_reports.html.figures_versus import strip, waterfall
 from traceview_reports.names import clean
-from traceview_reports.tables import View
 from traceview_reports.verdict import TONES, Line
 
 _BADGES = {"PASS": "healthy", "FAIL": "slow", "INCONCLUSIVE": "cannot_tell"}
@@ -136,20 +135,12 @@ def _sections(env: Environment, c: Comparison, d: Decision) -> list[Section]:
             nav="Findings",
         ),
         Section("work", "Kernels and collectives", "", (), [grid(kernels, 40), grid(collectives, 40)], nav="Kernels"),
-        *_compared(c, d),
-    ]
-
-
-def _compared(c: Comparison, d: Decision) -> list[Section]:
-    """What makes the sides hard to compare, and every step time as a number."""
-    told: list[View] = [views_versus.different([*c.different, *c.notes])]
-    return [
         Section(
             "compared",
             "What was compared",
             "Runs that differ in kind are compared with --allow-different only.",
             (),
-            [grid(view) for view in told],
+            [grid(views_versus.different([*c.different, *c.notes]))],
         ),
         Section("times", "Every step time", "", (), [grid(views_versus.step_times(d), 60)], fold=True),
     ]
