@@ -15,7 +15,8 @@ from traceview.analysis import bounds
 from traceview.analysis.bandwidth import Fabric
 from traceview.analysis.bounds import Links
 from traceview.analysis.callalign import Signature
-from traceview.analysis.join import Comm, Joined, Members, Trace, join, logged
+from traceview.analysis.join import Joined, Members, Trace, join, logged
+from traceview.analysis.p2p import connected
 from traceview.analysis.peaks import Peaks
 from traceview.analysis.tiers import Place, Placement
 from traceview.config import DEFAULT, Config
@@ -99,7 +100,8 @@ def _domains(joined: Joined | None, hosts: Mapping[int, str]) -> dict[int, str]:
     domain: dict[int, str] = {}
     for comm in joined.comms.values():
         if any(e.via == "P2P/MNNVL" for e in comm.edges):
-            for i, part in enumerate(_components(comm)):
+            wired = connected((e.src, e.dst) for e in comm.edges if e.via.startswith("P2P/"))  # without a network
+            for i, part in enumerate(wired):
                 clique = next((r["clique"] for r in comm.rows if r["clique"]), None)
                 domain |= dict.fromkeys(part, f"{clique or comm.name}.{i}")
     for comm in joined.comms.values():
@@ -110,24 +112,6 @@ def _domains(joined: Joined | None, hosts: Mapping[int, str]) -> dict[int, str]:
             if rank is not None and nvlink and rank not in staged:
                 domain.setdefault(rank, hosts.get(rank) or row["proc"].rsplit(":", 1)[0])
     return domain
-
-
-def _components(comm: Comm) -> list[list[int]]:
-    """Ranks of a communicator that are connected without a network."""
-    parent: dict[int, int] = {}
-
-    def root(rank: int) -> int:
-        while parent.setdefault(rank, rank) != rank:
-            rank = parent[rank]
-        return rank
-
-    for edge in comm.edges:
-        if edge.via.startswith("P2P/"):
-            parent[root(edge.src)] = root(edge.dst)
-    groups: dict[int, list[int]] = defaultdict(list)
-    for rank in sorted(parent):
-        groups[root(rank)].append(rank)
-    return sorted(groups.values())
 
 
 def _pcie_hosts(joined: Joined | None, hosts: Mapping[int, str]) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,3 +89,13 @@ def components(count: int, first: Ints, second: Ints) -> Ints:
             break
         label = new
     return label
+
+
+def connected(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, ...]]:
+    """The numbers in ``pairs``, those that pairs link together: each set ascending, sets by their least number."""
+    numbers, place = np.unique(np.array(list(pairs), np.int64), return_inverse=True)
+    first, second = place.reshape(-1, 2).T
+    out: dict[int, list[int]] = {}
+    for number, label in zip(numbers.tolist(), components(len(numbers), first, second).tolist(), strict=True):
+        out.setdefault(label, []).append(number)
+    return [tuple(own) for own in out.values()]

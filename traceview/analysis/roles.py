@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from traceview.analysis.groups import KIND, N_X_N, POINT, Columns
+from traceview.analysis.p2p import connected
 from traceview.schema.arrays import to_numpy
 
 _BLOCK = 2_000_000  # rows looked at together
@@ -199,21 +200,7 @@ def _within(where: Mapping[int, int], groups: Iterable[tuple[int, ...]]) -> bool
 
 def _components(groups: Iterable[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Ranks that are linked by groups."""
-    parent: dict[int, int] = {}
-
-    def root(rank: int) -> int:
-        while parent.setdefault(rank, rank) != rank:
-            parent[rank] = parent[parent[rank]]
-            rank = parent[rank]
-        return rank
-
-    for members in groups:
-        for rank in members:
-            parent[root(rank)] = root(members[0])
-    out: dict[int, list[int]] = {}
-    for rank in sorted(parent):
-        out.setdefault(root(rank), []).append(rank)
-    return sorted(tuple(ranks) for ranks in out.values())
+    return connected((members[0], rank) for members in groups for rank in members)
 
 
 def _positions(told: Iterable[tuple[int, ...]], context: Iterable[tuple[int, ...]]) -> dict[int, int]:
