@@ -10,6 +10,7 @@ from pathlib import Path
 
 from traceview.errors import TraceviewError
 from traceview.run import Part, Run
+from traceview.units import named_ranks, ranks_are
 from traceview.units import ranks as as_ranges
 from traceview.units import time as as_time
 from traceview_parsers.ranks import assign
@@ -59,8 +60,9 @@ def _without_gpu(run: Run) -> None:
         meta = run.parts[rank].meta
         if meta.cover is not None:
             meta.holes = [meta.cover]
-    told = f"ranks {as_ranges(absent)}" if len(absent) > 1 else f"rank {absent[0]}"
-    run.problems.append(f"{told}: no GPU records, which other ranks have: their time counts as not recorded")
+    run.problems.append(
+        f"{named_ranks(absent)}: no GPU records, which other ranks have: their time counts as not recorded"
+    )
 
 
 def _by_rank(parts: Sequence[Part]) -> dict[int, list[Part]]:
@@ -144,12 +146,11 @@ def _one_format(parts: list[Part], problems: list[str]) -> list[Part]:
         return parts
     ranks = sorted({p.meta.rank or 0 for p in left})
     used = sorted({p.meta.source.format for r in ranks for p in by_rank[r]} - {p.meta.source.format for p in left})
-    which = f"ranks {as_ranges(ranks)} are" if len(ranks) > 1 else f"rank {ranks[0]} is"
     paths = list(dict.fromkeys(p.meta.source.path for p in left))
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     problems.append(
-        f"{which} given in two formats: {', '.join(used)} is used, which most ranks have (on a tie the one "
-        f"that tells more); left out: {', '.join(paths[:3])}{more}"
+        f"{ranks_are(ranks)} given in two formats: {', '.join(used)} is used, which most ranks have "
+        f"(on a tie the one that tells more); left out: {', '.join(paths[:3])}{more}"
     )
     gone = {id(p) for p in left}
     return [p for p in parts if id(p) not in gone]

@@ -16,6 +16,7 @@ import pyarrow as pa
 from traceview.analysis.groups import N_X_N, POINT
 from traceview.run import parse_members
 from traceview.schema import COLL_KINDS
+from traceview.units import named_ranks
 from traceview.units import ranks as rank_list
 
 _SHOWN = 5
@@ -62,21 +63,8 @@ def unify(collectives: Any, formats: Mapping[int, str]) -> tuple[Any, list[str]]
 
 
 def _rows(collectives: Any) -> pl.DataFrame:
-    wanted = (
-        "rank",
-        "device",
-        "kind",
-        "group",
-        "group_desc",
-        "members",
-        "group_size",
-        "p2p",
-        "bytes",
-        "comm_id",
-        "elems_in",
-    )
-    more = ("elems_out", "dtype")
-    columns = {name: collectives[name] for name in (*wanted, *more)}
+    facts = ("group", "group_desc", "members", "group_size", "comm_id", "bytes", "elems_in", "elems_out", "dtype")
+    columns = {name: collectives[name] for name in ("rank", "device", "kind", "p2p", *facts)}
     plain = {n: c.cast(pa.string()) if pa.types.is_dictionary(c.type) else c for n, c in columns.items()}
     point = [COLL_KINDS[i] for i in range(len(COLL_KINDS)) if POINT[i]]
     frame = pl.DataFrame({n: pl.from_arrow(c) for n, c in plain.items()})
@@ -119,7 +107,7 @@ def _fits(group: _Group, comm: _Group) -> bool:
 def _pairs(told: list[_Group], comms: list[_Group]) -> tuple[dict[str, _Group], list[str]]:
     """(communicator -> the group it is, notes on those that stay apart)."""
     fit = {c.name: [g for g in told if _fits(g, c)] for c in comms}
-    exact = {n: [g for g in found if g.calls == _named(comms, n).calls] for n, found in fit.items()}
+    exact = {c.name: [g for g in fit[c.name] if g.calls == c.calls] for c in comms}
     fit = {n: exact[n] if len(found) > 1 and len(exact[n]) == 1 else found for n, found in fit.items()}
     claims = {id(g): sum(g in found for found in fit.values()) for found in fit.values() for g in found}
     pairs = {n: found[0] for n, found in fit.items() if len(found) == 1 and claims[id(found[0])] == 1}
@@ -137,10 +125,6 @@ def _pairs(told: list[_Group], comms: list[_Group]) -> tuple[dict[str, _Group], 
     if len(apart) > _SHOWN:
         notes.append(f"{len(apart) - _SHOWN} more communicators are not matched across formats")
     return pairs, notes
-
-
-def _named(groups: list[_Group], name: str) -> _Group:
-    return next(g for g in groups if g.name == name)
 
 
 def _renamed(rows: pl.DataFrame, pairs: dict[str, _Group]) -> pl.DataFrame:
@@ -167,7 +151,7 @@ def _without_facts(rows: pl.DataFrame, told: list[_Group]) -> tuple[pl.DataFrame
     used = rows.filter(wide & pl.col("group").is_not_null()).select("group", "members", "comm_id").unique()
     if not bare or not len(used):
         return rows, []
-    who = f"ranks {rank_list(bare)} tell" if len(bare) > 1 else f"rank {bare[0]} tells"
+    who = f"{named_ranks(bare)} {'tell' if len(bare) > 1 else 'tells'}"
     one = next((g for g in told if len(used) == 1 and used.rows()[0][:2] == (g.name, g.text)), None)
     if one is None or not set(bare) <= (one.members or set()) or set(bare) & one.ranks:
         return rows, [f"{who} no groups, the others several: not matched across formats; {_RECORD_AGAIN}"]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from traceview import units
 from traceview.analysis.marks import from_ranges, from_table, main_thread, stops
 from traceview.analysis.ops import NONE, ints
 from traceview.analysis.periods import from_period
@@ -169,8 +170,7 @@ def _exclude(marks: Marks, inputs: StepInputs, config: Config) -> Marks:
     first = {int(marks.step[marks.rank == r][0]) for r in np.unique(marks.rank).tolist()} & left
     if len(left - first) >= config.step_min_used:
         return replace(marks, excluded=excluded | dict.fromkeys(sorted(first), FIRST))
-    count = f"{len(left)} whole step{'s' * (len(left) != 1)}"
-    note = f"only {count}: the first recorded one is kept, and metrics are estimates"
+    note = f"only {units.count(len(left), 'whole step')}: the first recorded one is kept, and metrics are estimates"
     return replace(marks, excluded=excluded, notes=[*marks.notes, note], estimated=True)
 
 
