@@ -61,11 +61,7 @@ class Track:
 
 def track(pair: tuple[int, int], lower: tuple[Ints, Ints], upper: tuple[Ints, Ints], limit: float) -> Track:
     """The track of the bounds (time, offset at least) and (time, offset at most); ``limit``: largest |drift|."""
-    inner = [int(edge) for edge in (*lower[1][:1], *upper[1][:1])]
-    if len(lower[1]):
-        inner[0] = int(lower[1].max())
-    if len(upper[1]):
-        inner[-1] = int(upper[1].min())
+    inner = [int(tightest(v)) for (_, v), tightest in ((lower, np.max), (upper, np.min)) if len(v)]
     middle = inner[0] + (inner[-1] - inner[0]) // 2
     origin = int(min(side[0].min() for side in (lower, upper) if len(side[0])))
     # a clock may drift while a message is under way; for the tight ones that is below a nanosecond
@@ -274,8 +270,8 @@ def _hull(t: Track, records: Records) -> tuple[int, int]:
 
 def _solve(inner: list[Track], gauge: Bools, limits: list[tuple[int, int]]) -> Bounds:
     """Bounds of every set against its gauge from those of pairs (shortest paths)."""
-    first, second = (np.array([x[i] for x in ((t.first, t.second) for t in inner)], np.int64) for i in (0, 1))
-    low, high = (np.array([x[i] for x in limits], np.int64) for i in (0, 1))
+    first, second = np.array([t.first for t in inner]), np.array([t.second for t in inner])
+    low, high = np.array(limits, np.int64).T
     number, zero = np.arange(2 * len(inner)), np.zeros(len(inner), np.int64)
     far = np.full(len(inner), FAR)
     # offset(first) + low <= offset(second), and offset(second) - high <= offset(first)

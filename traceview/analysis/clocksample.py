@@ -79,7 +79,6 @@ def relative(sample: Sample, shift: Ints | None = None) -> Floats:
 def deviation(sample: Sample, host: Ints, least: int) -> Floats:
     """Deviation of every rank from its host's clock (d.1), ns; nan for a rank in fewer than ``least`` instances."""
     out = np.full(len(host), np.nan)
-    same = np.zeros(len(sample.rank), np.bool_)
     pair = sample.instance * (int(host.max(initial=0)) + 1) + host[sample.rank]
     _, inverse, count = np.unique(pair, return_inverse=True, return_counts=True)
     same = count[inverse] > 1

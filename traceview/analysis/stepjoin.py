@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from traceview import units
+from traceview.analysis.instances import by_value
 from traceview.analysis.types import Ints, Marks
 from traceview.config import Config
 from traceview.units import ranks as rank_list
@@ -82,8 +83,9 @@ def _apart(marks: Marks, others: Marks) -> int:
 
 def _typical(marks: Marks) -> tuple[Ints, Ints]:
     """(step numbers, ascending; the median start of each over the ranks)."""
-    number = np.unique(marks.step)
-    return number, np.array([int(np.median(marks.start[marks.step == n])) for n in number.tolist()], np.int64)
+    middle = [(step, int(np.median(marks.start[own]))) for step, own in by_value(marks.step)]
+    number, start = np.array(middle, np.int64).T
+    return number, start
 
 
 def _length(marks: Marks) -> int:
