@@ -23,6 +23,8 @@ from traceview.schema.arrays import from_numpy
 
 MOST_RANKS = 1 << 20
 """No job has more: a larger number in a file or a name is none of a rank."""
+ABSOLUTE_NS = 10**17
+"""1973 as ns since 1970; below, a time is relative to an unknown start."""
 
 
 class Loss(msgspec.Struct, frozen=True):

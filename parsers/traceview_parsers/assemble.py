@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from traceview.errors import TraceviewError
-from traceview.run import Part, Run
+from traceview.run import ABSOLUTE_NS, Part, Run
 from traceview.units import named_ranks, ranks_are
 from traceview.units import ranks as as_ranges
 from traceview.units import time as as_time
@@ -17,7 +17,6 @@ from traceview_parsers.ranks import assign
 
 # Ranks of one job record at about the same time; hosts may disagree on what the time is, but not by this.
 MAX_GAP_NS = 600 * 1_000_000_000
-_ABSOLUTE_NS = 10**17
 SESSION = "session_start_ns"
 """Fact of a source: when the recording session of its report began, UTC, ns."""
 
@@ -87,7 +86,7 @@ def _world_size(parts: Sequence[Part]) -> int | None:
 
 def _own_clocks(parts: Sequence[Part]) -> list[str]:
     """A part with times from an unknown start among others has a clock of its own: it shares no host with them."""
-    relative = [p for p in parts if (p.meta.cover_start or 0) < _ABSOLUTE_NS]
+    relative = [p for p in parts if (p.meta.cover_start or 0) < ABSOLUTE_NS]
     if not relative or len(relative) == len(parts):
         return []
     for part in relative:
@@ -204,7 +203,7 @@ def _where(part: Part, other: Part) -> str:
 
 def _clusters(parts: Sequence[Part], gap: int) -> list[list[Part]]:
     """Parts whose windows overlap or lie at most ``gap`` ns apart, in order of time; without times all are one."""
-    timed = [p for p in parts if (p.meta.cover_start or 0) >= _ABSOLUTE_NS and p.meta.cover_end is not None]
+    timed = [p for p in parts if (p.meta.cover_start or 0) >= ABSOLUTE_NS and p.meta.cover_end is not None]
     if len(timed) < len(parts):
         return [list(parts)]
     out: list[list[Part]] = []

@@ -10,9 +10,8 @@ from traceview import units
 from traceview.analysis.instances import by_value
 from traceview.analysis.types import Ints, Marks
 from traceview.config import Config
+from traceview.run import ABSOLUTE_NS
 from traceview.units import ranks as rank_list
-
-_ABSOLUTE_NS = 10**17
 
 
 def joined(marks: Marks, others: Marks, config: Config) -> Marks:
@@ -59,7 +58,7 @@ def joined(marks: Marks, others: Marks, config: Config) -> Marks:
 
 def _shift(marks: Marks, others: Marks) -> tuple[int | None, int]:
     """(what to add to the others' numbers, ns that the steps then are apart); None without absolute times."""
-    if min(int(marks.start.min()), int(others.start.min())) < _ABSOLUTE_NS:
+    if min(int(marks.start.min()), int(others.start.min())) < ABSOLUTE_NS:
         return None, 0
     number, start = _typical(marks)
     after = np.clip(np.searchsorted(start, others.start), 1, max(len(start) - 1, 1))

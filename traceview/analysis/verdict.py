@@ -11,6 +11,7 @@ from traceview.analysis.findings.pipeline_bubble import bubble
 from traceview.analysis.findings.straggler import CAUSE_WORDS
 from traceview.config import Config
 from traceview.result import Finding, Result, Verdict
+from traceview.run import ABSOLUTE_NS
 
 
 @dataclass(frozen=True)
@@ -257,7 +258,7 @@ def _ticket(result: Result, first: Finding) -> str:
         row = next((r for r in result.rank_rows if r.rank == where.rank), None)
         if row:
             lines.append(f"host {row.host.lstrip('?')}, rank {row.rank}, GPU {row.device} {row.device_name}".rstrip())
-    if where.start_ns and where.start_ns > 10**17 and where.end_ns:
+    if where.start_ns and where.start_ns > ABSOLUTE_NS and where.end_ns:
         lines.append(f"UTC {_utc(where.start_ns)} to {_utc(where.end_ns)}, step {where.step}")
     lines += [f"- {e}" for e in first.evidence]
     lines.append(f"do: {first.advice}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from traceview.run import MOST_RANKS, PartMeta, SourceMeta
+from traceview.run import ABSOLUTE_NS, MOST_RANKS, PartMeta, SourceMeta
 from traceview.units import ranks as as_ranges
 from traceview_parsers.kineto.events import BAD, MAX_US
 from traceview_parsers.kineto.repair import repairs
@@ -37,7 +37,6 @@ _RECORDS = re.compile(r"Out-of-range = (\d+).*CUPTI stopped early\? = (\d)")
 _STAMP = re.compile(r"[._](\d{13}|\d{19})\.pt\.trace\.json")
 _QUARTER_NS = 7_889_238 * 10**9
 _NEAR_NS = 3600 * 10**9
-_ABSOLUTE_NS = 10**17  # 1973 as ns since 1970; below, a time is relative to an unknown start
 
 
 def metadata(stream: EventStream) -> dict[str, Any]:
@@ -192,7 +191,7 @@ def _lost_records(source: SourceMeta, lines: Any) -> None:
 
 def is_absolute(time: int) -> bool:
     """Whether a ns time can be one since 1970."""
-    return time >= _ABSOLUTE_NS
+    return time >= ABSOLUTE_NS
 
 
 def schema_class(meta: dict[str, Any], marks: set[str]) -> str:
