@@ -10,6 +10,7 @@ import numpy as np
 from traceview.analysis import clockfit
 from traceview.analysis.causal import FAR
 from traceview.analysis.groups import N_X_N, Columns
+from traceview.analysis.instances import begins
 from traceview.analysis.p2p import components
 from traceview.analysis.types import Bools, Floats, Ints, Matches
 from traceview.config import US, Config
@@ -56,9 +57,7 @@ def sample_ends(c: Columns, m: Matches, *, gpu_only: bool = False) -> Sample:
 def _hulls(c: Columns, rows: Ints, instance: Ints) -> Sample:
     """One element per member: first begin, last end; short collectives weigh more."""
     rank = c.rank[rows]
-    fresh = np.ones(len(rows), np.bool_)
-    fresh[1:] = (np.diff(instance) != 0) | (np.diff(rank) != 0)
-    head = np.flatnonzero(fresh)
+    head = np.flatnonzero(begins(instance, rank))
     begin = np.minimum.reduceat(c.start[rows], head) if len(head) else head
     end = np.maximum.reduceat(c.end[rows], head) if len(head) else head
     instance, rank = instance[head], rank[head]
@@ -142,9 +141,7 @@ def per_unit(sample: Sample, node: Ints) -> Sample:
     """One element per (instance, unit): latest begin, lower median end. ``rank`` holds the unit."""
     order = np.lexsort((sample.end, node, sample.instance))
     instance, node = sample.instance[order], node[order]
-    fresh = np.ones(len(order), np.bool_)
-    fresh[1:] = (np.diff(instance) != 0) | (np.diff(node) != 0)
-    head = np.flatnonzero(fresh)
+    head = np.flatnonzero(begins(instance, node))
     size = np.diff(np.append(head, len(order)))
     begin = np.maximum.reduceat(sample.begin[order], head) if len(head) else head
     end = sample.end[order][head + (size - 1) // 2]

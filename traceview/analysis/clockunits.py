@@ -9,6 +9,7 @@ import numpy as np
 from traceview.analysis import clockfit
 from traceview.analysis.causal import FAR, Bounds, bounds
 from traceview.analysis.clocksample import Sample, fields, linked, per_unit, relative
+from traceview.analysis.instances import begins
 from traceview.analysis.onesided import Pairs
 from traceview.analysis.timebase import TimeBase
 from traceview.analysis.types import Bools, Floats, Ints
@@ -198,7 +199,7 @@ def _group_constraints(fit: Fit, base: TimeBase, sample: Sample) -> tuple[Ints, 
     end = base.to_true(sample.rank, sample.end) + _adrift(fit, sample.rank, sample.end)
     order = np.lexsort((fit.unit[sample.rank], sample.instance))
     instance, unit = sample.instance[order], fit.unit[sample.rank][order]
-    head = np.flatnonzero((np.diff(instance, prepend=-1) != 0) | (np.diff(unit, prepend=-1) != 0))
+    head = np.flatnonzero(begins(instance, unit))
     late = np.maximum.reduceat(begin[order], head) if len(head) else head
     early = np.minimum.reduceat(end[order], head) if len(head) else head
     instance, unit = instance[head], unit[head]

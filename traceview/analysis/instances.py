@@ -124,6 +124,15 @@ def by_value(values: Ints) -> Iterator[tuple[int, Ints]]:
         yield int(values[own[0]]), own
 
 
+def begins(*columns: Ints) -> Bools:
+    """Where a run of equal rows begins: the first row, and each that differs from the one before in any column."""
+    out = np.zeros(len(columns[0]), np.bool_)
+    out[:1] = True
+    for column in columns:
+        out[1:] |= column[1:] != column[:-1]
+    return out
+
+
 def ranges(first: Ints, size: int = BLOCK) -> list[tuple[int, int]]:
     """Ranges of instances that have about ``size`` rows; an instance is never cut."""
     out, low, count = [], 0, len(first) - 1

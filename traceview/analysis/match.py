@@ -9,7 +9,7 @@ import numpy as np
 
 from traceview.analysis import p2p
 from traceview.analysis.groups import KIND, N_X_N, NONE, POINT, SAME_SIZES, UNKNOWN_LAUNCH, Columns, columns
-from traceview.analysis.instances import by_value
+from traceview.analysis.instances import begins, by_value
 from traceview.analysis.placing import Clues, cut, place
 from traceview.analysis.types import Bools, Codes, Ints, Matches
 from traceview.config import DEFAULT, Config
@@ -267,8 +267,7 @@ def _finish(c: Columns, draft: _Draft, world: int | None, notes: list[str]) -> M
     order = np.argsort(instance, kind="stable")
     order = order[np.searchsorted(instance[order], 0) :]
     first = np.flatnonzero(np.diff(instance[order], prepend=-1))
-    fresh = np.ones(len(order), np.bool_)
-    fresh[1:] = (np.diff(instance[order]) != 0) | (np.diff(c.rank[order]) != 0)
+    fresh = begins(instance[order], c.rank[order])
     count = int(there.sum())
     seen = np.bincount(instance[order], fresh, count).astype(np.int64)
     lead = order[first]

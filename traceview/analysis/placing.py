@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceview.analysis.instances import begins
 from traceview.analysis.sequence import Run, align, by_time, overlap_share, slip
 from traceview.analysis.types import Bools, Ints
 from traceview.config import Config
@@ -66,9 +67,7 @@ def cut(rows: Ints, classes: Ints, step: Ints, rank: Ints, time: Ints) -> Cells:
     key = classes * span + (step - step.min(initial=0))
     order = np.lexsort((time, rank, key))
     key, rank = key[order], rank[order]
-    fresh = np.ones(len(order), np.bool_)
-    fresh[1:] = (key[1:] != key[:-1]) | (rank[1:] != rank[:-1])
-    run_start = np.flatnonzero(fresh)
+    run_start = np.flatnonzero(begins(key, rank))
     run_count = np.diff(np.append(run_start, len(order)))
     run_key = key[run_start]
     values, cell_runs, run_cell = np.unique(run_key, return_index=True, return_inverse=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceview.analysis.instances import begins
 from traceview.analysis.types import Ints, Matches
 
 OWN_NUMBERS = ("optimizer", "period")
@@ -60,7 +61,6 @@ def _links(rank: Ints, step: Ints, instance: Ints) -> list[tuple[int, int, int]]
     found, count = np.unique(trio, axis=0, return_counts=True)
     order = np.lexsort((-count, found[:, 1], found[:, 0]))  # the most frequent first
     found = found[order]
-    fresh = np.ones(len(found), np.bool_)
-    fresh[1:] = (np.diff(found[:, 0]) != 0) | (np.diff(found[:, 1]) != 0)
+    fresh = begins(found[:, 0], found[:, 1])
     out: list[tuple[int, int, int]] = [tuple(row) for row in found[fresh].tolist()]
     return out
