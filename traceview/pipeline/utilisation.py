@@ -59,7 +59,7 @@ def _mfu(result: Result, peak: mfu.Peak, work: mfu.Work, lanes: int) -> Metric:
     gpus, seen = _gpus(result, lanes)
     mean_ns = sum(walls) / len(walls)
     value = flops / (mean_ns / 1e9) / gpus / peak.flops
-    step = f"mean step {units.time(mean_ns)} on {gpus:,} GPU{'s' * (gpus != 1)}{seen}"
+    step = f"mean step {units.time(mean_ns)} on {units.count(gpus, 'GPU')}{seen}"
     if value > 1:
         why = f"{value:.3g} x what the GPUs can do: check the FLOPs and the peak. {formula}; {peak.basis}; {step}"
         return Metric(None, "fraction", len(walls), why, "unavailable")

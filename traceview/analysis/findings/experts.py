@@ -52,7 +52,7 @@ def _title(result: Result, row: ExpertRow, groups: int, config: Config) -> str:
     place = on_host(hosts.pop()) if len(hosts) == 1 else ""
     one, others = len(hot) == 1, row.group_size - len(hot)
     return (
-        f"rank{'s' * (not one)} {units.ranks(sorted(x.rank for x in hot))}{place} get{'s' * one} {hot[0].load:.2f}x "
+        f"{units.named_ranks([x.rank for x in hot])}{place} get{'s' * one} {hot[0].load:.2f}x "
         f"the mean tokens of {where}; {others} other{'s' * (others != 1)} wait{'s' * (others == 1)}{more}"
     )
 

@@ -68,7 +68,7 @@ def _beside_experts(result: Result, total: int, config: Config) -> int:
 def _words(result: Result, rest: list[BlameRow], left: int, config: Config) -> tuple[str, str]:
     first, missing = rest[0], result.run.missing_ranks
     if missing:
-        unseen = f"rank{'s' * (len(missing) > 1)} {units.ranks(missing)}"
+        unseen = units.named_ranks(missing)
         return (
             f"for peers, and {unseen} without a trace may be the reason",
             f"Add the trace{'s' * (len(missing) > 1)} of {unseen}: the late ranks may have waited for them.",

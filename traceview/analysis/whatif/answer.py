@@ -121,8 +121,7 @@ def _played(f: Facts, replayed: Replayed, asked: Asked) -> tuple[Played | None, 
         return None, replayed.base.refused
     changed = set(g.ranks) if asked.balance else set(asked.replace)
     if changed and (roles is None or not equal.comparable(g, roles, changed)):
-        who = f"rank{'s' * (len(changed) > 1)} {units.ranks(sorted(changed))}"
-        return None, f"nobody makes the same communication calls as {who}"
+        return None, f"nobody makes the same communication calls as {units.named_ranks(sorted(changed))}"
     if asked.even_tokens and f.tokens is None:
         return None, "the tokens of the experts are not told"
     return play(g, edited(g, roles, f, asked)), ""

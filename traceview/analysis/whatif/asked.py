@@ -38,9 +38,7 @@ class Asked:
     @property
     def title(self) -> str:
         """In words."""
-        parts = [f"rank{'s' * (len(self.replace) > 1)} {units.ranks(sorted(self.replace))} typical"] * bool(
-            self.replace
-        )
+        parts = [f"{units.named_ranks(sorted(self.replace))} typical"] * bool(self.replace)
         parts += [f"network {name} x{factor:g}" for name, factor in self.network]
         parts += [words for name, words in _TITLES.items() if getattr(self, name) != getattr(Asked, name)]
         return ", ".join(parts) or "nothing changes"
