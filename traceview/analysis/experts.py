@@ -21,6 +21,7 @@ import numpy as np
 
 from traceview import units
 from traceview.analysis.groups import KIND, Columns
+from traceview.analysis.instances import by_value
 from traceview.analysis.lateness import COMPUTE
 from traceview.analysis.lateshare import lower_median
 from traceview.analysis.leaftime import LeafTime
@@ -96,9 +97,9 @@ def _pairs(facts: Facts, used: list[int], config: Config) -> Iterator[_Found]:
     some[some] &= np.isin(facts.step_of_row[found.last[some]], used)
     if not some.any():
         return
-    elems = c.elems()
-    for group in np.unique(found.group[some]).tolist():
-        mine = np.flatnonzero(some & (found.group == group))
+    elems, candidates = c.elems(), np.flatnonzero(some)
+    for group, own in by_value(found.group[candidates]):
+        mine = candidates[own]
         mine = mine[m.seen[mine] == m.seen[mine].max()]
         block = found.block(mine)
         rows = block.rows[block.member].reshape(len(mine), -1)

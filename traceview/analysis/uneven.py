@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from traceview.analysis.instances import by_value
 from traceview.analysis.intervals import NOTHING, Spans, union
 from traceview.analysis.lateness import Arrivals
 from traceview.analysis.origin import Facts
@@ -62,12 +63,12 @@ def _before(facts: Facts, t: Tokens, rows: Ints, start: Ints) -> Floats:
     """Sums over the combines of each row's rank that begin after ``start``, at the row's own begin at the latest."""
     c = facts.c
     out = np.zeros((len(rows), 6))
-    for r in np.unique(c.rank[rows]).tolist():
-        at, mine = _of_rank(facts, t, r), c.rank[rows] == r
+    for r, mine in by_value(c.rank[rows]):
+        at = _of_rank(facts, t, r)
         at = at[np.argsort(c.start[t.rows[at]], kind="stable")]
         begin = c.start[t.rows[at]]
         values = [np.ones(len(at)), *(x[at] for x in (t.told, t.load, t.pace, t.work, t.delay))]
-        total = np.vstack((np.zeros(6), np.cumsum(np.column_stack(values), axis=0)))
+        total: Floats = np.vstack((np.zeros(6), np.cumsum(np.column_stack(values), axis=0)))
         ends = (np.searchsorted(begin, x[mine], side="right") for x in (c.start[rows], start))
         high, low = (total[x] for x in ends)
         out[mine] = high - low
