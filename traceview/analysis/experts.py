@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from traceview import units
 from traceview.analysis.groups import KIND, Columns
@@ -375,15 +376,8 @@ def _correlation(x: Any, y: Any) -> tuple[float | None, int]:
 
 def _places(values: Any) -> Floats:
     """Place of every value in its row minus the mean place; equal values get the mean of theirs."""
-    order = np.argsort(values, axis=1, kind="stable")
-    ordered = np.take_along_axis(values, order, 1)
-    at = np.broadcast_to(np.arange(values.shape[1]), values.shape)
-    new = np.ones(values.shape, np.bool_)
-    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    first = np.maximum.accumulate(np.where(new, at, 0), axis=1)
-    ends = np.ones(values.shape, np.bool_)
-    ends[:, :-1] = new[:, 1:]
-    last = np.minimum.accumulate(np.where(ends, at, values.shape[1])[:, ::-1], axis=1)[:, ::-1]
-    out = np.empty(values.shape)
-    np.put_along_axis(out, order, (first + last) / 2 - (values.shape[1] - 1) / 2, 1)
+    pairs, ranks = values.shape
+    each = pl.DataFrame({"pair": np.repeat(np.arange(pairs), ranks), "value": values.ravel()})
+    place = each.select(pl.col("value").rank("average").over("pair")).to_series().to_numpy()
+    out: Floats = place.reshape(values.shape) - (ranks + 1) / 2
     return out
