@@ -143,9 +143,8 @@ def _changes(values: Ints | Codes) -> Bools:
 
 def _last_before(ops: Recorded, bounds: Ints) -> tuple[Ints, Ints]:
     """(operation, bound): the last of each stream to end by the bound of a step; the first bound has none."""
-    cuts = np.flatnonzero(np.diff(ops.stream, prepend=UNKNOWN - 1))
     found, which = [], []
-    for low, high in zip(cuts, [*cuts[1:], len(ops)], strict=True):
+    for low, high in ops.streams():
         at = np.searchsorted(np.maximum.accumulate(ops.end[low:high]), bounds[1:], "right") - 1
         found.append(low + at[at >= 0])
         which.append(1 + np.flatnonzero(at >= 0))

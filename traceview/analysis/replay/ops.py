@@ -7,8 +7,9 @@ one and the record does not contradict (it starts after that end); else for one 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,11 @@ class Recorded:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    def streams(self) -> Iterator[tuple[int, int]]:
+        """[first, last) of the operations of each stream."""
+        cuts = np.flatnonzero(np.diff(self.stream, prepend=UNKNOWN - 1)).tolist()
+        return pairwise([*cuts, len(self)])
 
     def take(self, rows: Ints) -> Recorded:
         """Some operations, in the given order."""
@@ -96,9 +102,8 @@ def waits_between_streams(ops: Recorded, place: Ints, config: Config) -> tuple[I
     own_place = np.where(before >= 0, place[before], -1)
     ready = np.maximum(np.where(before >= 0, ops.end[before], np.iinfo(np.int64).min), ops.launch)
     lone = ops.start - ready > near
-    cuts = np.flatnonzero(np.diff(ops.stream, prepend=UNKNOWN - 1))
     found: list[tuple[Ints, Ints]] = []
-    for low, high in zip(cuts, [*cuts[1:], len(ops)], strict=True):
+    for low, high in ops.streams():
         other = np.concatenate((np.arange(low), np.arange(high, len(ops))))
         launched = np.searchsorted(np.maximum.accumulate(place[low:high]), place[other]) - 1
         ended = np.searchsorted(np.maximum.accumulate(ops.end[low:high]), ops.start[other], "right") - 1
