@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from traceview import units
+from traceview.analysis.findings import common
 from traceview.analysis.replay.answer import Answer, replay
 from traceview.analysis.replay.chain import Inputs
 from traceview.analysis.replay.meet import Met
@@ -58,10 +59,7 @@ def inputs_of(run: Run, base: Frame, across: Across) -> Inputs:
 
 def culprits(rows: Iterable[StragglerRow]) -> list[frozenset[int]]:
     """The ranks of each node that is slow as a whole, and every other culprit alone; by origin blame."""
-    found: dict[str, set[int]] = {}
-    for row in rows:
-        found.setdefault(f"node {row.host}" if row.place == "node" else f"rank {row.rank}", set()).add(row.rank)
-    return [frozenset(ranks) for ranks in found.values()]
+    return [frozenset(row.rank for row in own) for own in common.culprits(rows).values()]
 
 
 def everybody(groups: list[frozenset[int]]) -> list[frozenset[int]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
 from traceview import units
 from traceview.analysis.types import Ints
 from traceview.config import Config
-from traceview.result import Result, Where, Window
+from traceview.result import Result, StragglerRow, Where, Window
 from traceview.run import parse_members
 
 
@@ -29,6 +29,19 @@ def unblamed(result: Result) -> int:
         return 0
     told = max(sum(row.blame_ns for row in rows) for rows in (result.blame, result.straggler_rows))
     return max(result.budget.sub_ns.get("comm_wait.nxn", 0) - told, 0) // len(result.window_rows)
+
+
+def culprits(rows: Iterable[StragglerRow]) -> dict[str, list[StragglerRow]]:
+    """Who is late -> the rows: of a node that is slow as a whole together, of every other rank alone; in order."""
+    found: dict[str, list[StragglerRow]] = {}
+    for row in rows:
+        found.setdefault(f"node {row.host}" if row.place == "node" else f"rank {row.rank}", []).append(row)
+    return found
+
+
+def blame_ns(result: Result) -> int:
+    """Origin blame of all ranks. With missing ranks the ledger is withheld: what listed stragglers owe at least."""
+    return max(sum(r.origin_blame_ns for r in rows) for rows in (result.blame, result.straggler_rows))
 
 
 def step_ns(result: Result) -> int:

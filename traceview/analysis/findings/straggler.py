@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from traceview import units
 from traceview.analysis.findings.common import (
+    blame_ns,
+    culprits,
     has_uneven_experts,
     in_uneven_experts,
     on_host,
@@ -53,19 +55,13 @@ ADVICE = {
 
 def find(result: Result, config: Config) -> list[Finding]:
     """One finding per node, or per rank that is not a whole slow node."""
-    nodes: dict[str, list[StragglerRow]] = {}
-    counted = in_uneven_experts(result, config)
-    for row in result.straggler_rows:
-        if row.tokens == "uneven" and row.rank in counted:
-            continue  # the finding on uneven experts counts the same waiting
-        key = f"node {row.host}" if row.place == "node" else f"rank {row.rank}"
-        nodes.setdefault(key, []).append(row)
-    # with missing ranks the ledger is withheld, and the rows hold what is owed at least
-    total = max(sum(r.origin_blame_ns for r in rows) for rows in (result.blame, result.straggler_rows)) or 1
+    counted = in_uneven_experts(result, config)  # the finding on uneven experts counts the same waiting
+    own = [row for row in result.straggler_rows if row.tokens != "uneven" or row.rank not in counted]
+    total = blame_ns(result) or 1
     wait = typical_wait(waits_of_ranks(result))
     return [
         _finding(result, who, rows, wait * sum(r.origin_blame_ns for r in rows) // total, config)
-        for who, rows in nodes.items()
+        for who, rows in culprits(own).items()
     ]
 
 
