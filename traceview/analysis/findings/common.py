@@ -112,11 +112,12 @@ def has_uneven_experts(result: Result, config: Config) -> bool:
     return matters(result, uneven_experts_ns(result), config.finding_min_share)
 
 
-def in_uneven_experts(result: Result, config: Config) -> set[int]:
-    """Ranks of the groups that the finding on uneven experts is about."""
+def stragglers_beside_experts(result: Result, config: Config) -> list[StragglerRow]:
+    """Listed stragglers whose waiting the finding on uneven experts does not count."""
     if not has_uneven_experts(result, config):
-        return set()
-    return {rank for row in result.experts if row.gain_ns for rank in parse_members(row.members)}
+        return result.straggler_rows
+    counted = {rank for row in result.experts if row.gain_ns for rank in parse_members(row.members)}
+    return [s for s in result.straggler_rows if s.tokens != "uneven" or s.rank not in counted]
 
 
 def ranks_with(result: Result, share: float, *leaves: str) -> list[int]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from traceview import units
 from traceview.analysis.findings.common import (
     has_uneven_experts,
-    in_uneven_experts,
     matters,
     of_step,
     per_step,
+    stragglers_beside_experts,
     uneven_experts_ns,
     worst,
 )
@@ -59,8 +59,7 @@ def own_ns(row: BlameRow) -> int:
 def _beside_experts(result: Result, total: int, config: Config) -> int:
     """Mean exposed wait, ns a step, that neither the finding on uneven experts counts nor one on a straggler."""
     wait = per_step(result, "comm_wait.nxn")
-    counted = in_uneven_experts(result, config)
-    named = [s for s in result.straggler_rows if s.tokens != "uneven" or s.rank not in counted]
+    named = stragglers_beside_experts(result, config)
     in_experts = uneven_experts_ns(result, {s.rank for s in named})
     return max(wait - in_experts - wait * sum(s.origin_blame_ns for s in named) // total, 0)
 

@@ -7,10 +7,10 @@ from traceview.analysis.findings.common import (
     blame_ns,
     culprits,
     has_uneven_experts,
-    in_uneven_experts,
     on_host,
     recorded_by,
     step_ns,
+    stragglers_beside_experts,
     uneven_experts_ns,
     waits_of_ranks,
     worst_of_rank,
@@ -55,13 +55,11 @@ ADVICE = {
 
 def find(result: Result, config: Config) -> list[Finding]:
     """One finding per node, or per rank that is not a whole slow node."""
-    counted = in_uneven_experts(result, config)  # the finding on uneven experts counts the same waiting
-    own = [row for row in result.straggler_rows if row.tokens != "uneven" or row.rank not in counted]
     total = blame_ns(result) or 1
     wait = typical_wait(waits_of_ranks(result))
     return [
         _finding(result, who, rows, wait * sum(r.origin_blame_ns for r in rows) // total, config)
-        for who, rows in culprits(own).items()
+        for who, rows in culprits(stragglers_beside_experts(result, config)).items()
     ]
 
 
