@@ -44,6 +44,12 @@ def blame_ns(result: Result) -> int:
     return max(sum(r.origin_blame_ns for r in rows) for rows in (result.blame, result.straggler_rows))
 
 
+def metric(result: Result, name: str) -> float | None:
+    """The value of a metric; None where it is unavailable, or was not asked for."""
+    found = result.metrics.get(name)
+    return None if found is None else found.value
+
+
 def step_ns(result: Result) -> int:
     """Mean window: the denominator of every saving (METHODS i.4: leaves explain the mean)."""
     return result.budget.wall_ns // len(result.window_rows) if result.window_rows else 0
@@ -101,10 +107,10 @@ def uneven_experts_ns(result: Result, besides: Collection[int] = ()) -> int:
     """
     by_rank = [(hot.rank, hot.gain_ns * len(parse_members(r.members))) for r in result.experts for hot in r.ranks]
     whole = sum(ns for _, ns in by_rank)
-    gain = result.metrics.get("even_tokens_gain")
-    if not whole or gain is None or gain.value is None:
+    gain = metric(result, "even_tokens_gain")
+    if not whole or gain is None:
         return 0
-    return round(gain.value) * sum(ns for rank, ns in by_rank if rank not in besides) // whole
+    return round(gain) * sum(ns for rank, ns in by_rank if rank not in besides) // whole
 
 
 def has_uneven_experts(result: Result, config: Config) -> bool:

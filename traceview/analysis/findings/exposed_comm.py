@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceview import units
 from traceview.analysis.findings import host_staged
-from traceview.analysis.findings.common import matters, of_step, per_step, step_ns, worst
+from traceview.analysis.findings.common import matters, metric, of_step, per_step, step_ns, worst
 from traceview.config import Config
 from traceview.result import CollectiveRow, Finding, Result
 
@@ -19,13 +19,13 @@ def find(result: Result, config: Config) -> list[Finding]:
     if not matters(result, saving, config.finding_min_share):
         return []
     top = sorted(result.collective_rows, key=lambda c: -c.exposed_ns)[:3]
-    overlap = result.metrics.get("overlap_transfer")
+    overlap = metric(result, "overlap_transfer")
     evidence = [f"exposed {units.time(exposed)} of {units.time(step_ns(result))} a step"]
     if by_wire:
         evidence.append(f"{units.time(by_wire)} of it is the price of host memory on the way, a finding of its own")
     evidence += [_line(result, row) for row in top if row.exposed_ns]
-    if overlap and overlap.value is not None:
-        evidence.append(f"{units.share(overlap.value)} of the transfer time is hidden by compute")
+    if overlap is not None:
+        evidence.append(f"{units.share(overlap)} of the transfer time is hidden by compute")
     what = _name(top[0]) if top and top[0].exposed_ns else "host communication"
     return [
         Finding(

@@ -6,6 +6,7 @@ from traceview import units
 from traceview.analysis.findings.common import (
     has_uneven_experts,
     matters,
+    metric,
     of_step,
     per_step,
     stragglers_beside_experts,
@@ -26,9 +27,9 @@ def find(result: Result, config: Config) -> list[Finding]:
     if not left or not result.window_rows:
         return []
     saving = per_step(result, "comm_wait.nxn") * left // total
-    unexplained = result.metrics.get("straggler_wait_left")
-    if unexplained is not None and unexplained.value is not None:
-        saving = min(saving, round(unexplained.value))  # late ranks may be late for a named one, over a pipeline
+    unexplained = metric(result, "straggler_wait_left")
+    if unexplained is not None:
+        saving = min(saving, round(unexplained))  # late ranks may be late for a named one, over a pipeline
     if has_uneven_experts(result, config):
         saving = min(saving, _beside_experts(result, total, config))
     if not matters(result, saving, config.finding_min_share):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceview import units
-from traceview.analysis.findings.common import matters, of_step, per_step, step_ns, worst
+from traceview.analysis.findings.common import matters, metric, of_step, per_step, step_ns, worst
 from traceview.config import Config
 from traceview.result import Finding, Result
 
@@ -68,8 +68,8 @@ def find(result: Result, config: Config) -> list[Finding]:
 
 
 def _metric(result: Result, name: str) -> int | None:
-    found = result.metrics.get(name)
-    return None if found is None or found.value is None else round(found.value)
+    value = metric(result, name)
+    return None if value is None else round(value)
 
 
 def _even_saving(result: Result) -> int | None:

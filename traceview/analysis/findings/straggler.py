@@ -7,6 +7,7 @@ from traceview.analysis.findings.common import (
     blame_ns,
     culprits,
     has_uneven_experts,
+    metric,
     on_host,
     recorded_by,
     step_ns,
@@ -117,17 +118,17 @@ def _what(row: StragglerRow) -> str:
 
 def _replayed(result: Result, row: StragglerRow) -> int | None:
     """Saving a step by the replay; None = it cannot tell."""
-    step = result.metrics.get("step_time")
-    if step is None or step.value is None or row.replay_step_ns is None:
+    step = metric(result, "step_time")
+    if step is None or row.replay_step_ns is None:
         return None
-    return max(0, round(step.value) - row.replay_step_ns)
+    return max(0, round(step) - row.replay_step_ns)
 
 
 def _both(result: Result, savings: tuple[int, int], config: Config) -> str:
     """Step time if fixed: the simple bound, then the replay; and why they differ, where they do."""
     (bound, played), step = savings, round(result.metrics["step_time"].value or 0)
-    off = result.metrics.get("replay_error")
-    told = f" (base replay off by {units.share(off.value)})" if off and off.value is not None else ""
+    off = metric(result, "replay_error")
+    told = "" if off is None else f" (base replay off by {units.share(off)})"
     by_bound, by_replay = units.time(step - bound), units.time(step - played)
     text = f"if fixed: {by_bound} a step by the simple bound, {by_replay} by replay{told}"
     if abs(played - bound) <= config.replay_differs * max(played, bound):

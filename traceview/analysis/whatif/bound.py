@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from traceview.analysis.findings.common import blame_ns, waits_of_ranks
+from traceview.analysis.findings.common import blame_ns, metric, waits_of_ranks
 from traceview.analysis.savings import no_straggler, typical_wait
 from traceview.analysis.types import Floats, Ints
 from traceview.analysis.whatif.asked import Asked
@@ -114,7 +114,6 @@ def _waits(result: Result, asked: Asked) -> float:
     if asked.replace:
         owed = sum(r.origin_blame_ns for r in result.straggler_rows if r.rank in asked.replace)
         saved = max(saved, typical_wait(waits) * owed / max(blame_ns(result), 1))
-    tokens = result.metrics.get("even_tokens_gain")
-    if asked.even_tokens and tokens is not None and tokens.value:
-        saved = max(saved, tokens.value)
+    if asked.even_tokens:
+        saved = max(saved, metric(result, "even_tokens_gain") or 0.0)
     return saved

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from traceview.analysis.findings.common import has_gpu
+from traceview.analysis.findings.common import has_gpu, metric
 from traceview.analysis.tiers import TIERS
 from traceview.analysis.whatif.asked import Asked
 from traceview.analysis.whatif.facts import Facts
@@ -24,7 +24,6 @@ def choices(f: Facts, culprits: Iterable[frozenset[int]]) -> list[Asked]:
     m = f.moved
     exposed = {m.tier[k] for k in m.kind[(m.window >= 0) & (m.exposed > 0)].tolist()}
     tiers = [t for t in TIERS if t in exposed]
-    tokens = f.result.metrics.get("even_tokens_gain")
     every = (
         *((True, Asked(network=((tier, FASTER),))) for tier in tiers),
         *((True, Asked(replace=ranks)) for ranks in culprits),
@@ -34,6 +33,6 @@ def choices(f: Facts, culprits: Iterable[frozenset[int]]) -> list[Asked]:
         (has_gpu(f.result) and some("idle_host", "idle_launch"), Asked(launch_gaps=False)),
         (some("comm_transfer"), Asked(overlap=True)),
         (some("comm_transfer", "comm_unresolved"), Asked(communication=False)),
-        (tokens is not None and bool(tokens.value), Asked(even_tokens=True)),
+        (bool(metric(f.result, "even_tokens_gain")), Asked(even_tokens=True)),
     )
     return [asked for there, asked in every if there]

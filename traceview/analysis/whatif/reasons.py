@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceview import units
-from traceview.analysis.findings.common import has_gpu
+from traceview.analysis.findings.common import has_gpu, metric
 from traceview.analysis.whatif.asked import Asked
 from traceview.analysis.whatif.facts import Moved, chosen
 from traceview.result import Result
@@ -39,8 +39,8 @@ def _host(result: Result, asked: Asked) -> str:
 
 
 def _tokens(result: Result, asked: Asked) -> str:
-    gain = result.metrics.get("even_tokens_gain")
-    if not asked.even_tokens or (gain is not None and gain.value is not None and any(e.told for e in result.experts)):
+    gain = metric(result, "even_tokens_gain")
+    if not asked.even_tokens or (gain is not None and any(e.told for e in result.experts)):
         return ""
     if result.experts:
         return (
