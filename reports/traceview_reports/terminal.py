@@ -179,7 +179,9 @@ def table(out: Console, view: View, verbose: bool) -> None:
 
 
 def _grid(view: View, limit: int, width: int, need: int) -> list[str]:
-    """Header and rows as aligned lines. Numbers are never cut: columns give way, then long names."""
+    """Header and rows as aligned lines. Numbers are never cut: columns give way, those without any value first, then
+    long names.
+    """
     cells = [[c.text(row) for row in view.rows[:limit]] for c in view.columns]
     if view.total:
         cells = [[*column, view.total[i]] for i, column in enumerate(cells)]
@@ -188,7 +190,7 @@ def _grid(view: View, limit: int, width: int, need: int) -> list[str]:
     names = [i for i in keep if view.columns[i].kind in WORDS]
     least = {i: min(size[i], 12) if view.columns[i].kind != "text" and i in names else size[i] for i in keep}
     while len(keep) > 2 and sum(least[i] + 2 for i in keep) - 2 > width:
-        keep.remove(max(keep, key=lambda i: (view.columns[i].need, i)))
+        keep.remove(max(keep, key=lambda i: (set(cells[i]) <= {"-", ""}, view.columns[i].need, i)))
     spare = width - sum(least[i] + 2 for i in keep) + 2
     for i in (i for i in keep if i in names):
         more = min(size[i] - least[i], max(spare, 0))
