@@ -148,12 +148,12 @@ def _change(c: Changed) -> str:
 
 
 def _numbers(count: int) -> list[Words]:
-    """Numbers of the runs below the plot: the first, the last, some between."""
+    """Numbers of runs below their dots: the first, the last, some between; at the edges inside them."""
     most = min(count, 6)
     shown = sorted({round(i * (count - 1) / max(most - 1, 1)) for i in range(most)})
-    ends = {0: (0.0, "start"), count - 1: (100.0, "end")} if count > 1 else {}
     out = []
     for i in shown:
-        x, anchor = ends.get(i, (_x(i, count) / 10, "middle"))
+        x = _x(i, count) / 10
+        anchor = "start" if x < 2 else "end" if x > 98 else "middle"
         out.append(Words(x, _TOP + _HIGH + 15, str(i + 1) if i else "run 1", anchor))
     return out
