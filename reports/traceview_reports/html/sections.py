@@ -174,7 +174,7 @@ def _some(charts: dict[str, Chart], *ids: str) -> list[Chart]:
 
 def _inputs(result: Result) -> str:
     total = sum(s.bytes for s in result.run.sources)
-    return f"{len(result.run.sources):,} files, {units.size(total)}."
+    return f"{units.count(len(result.run.sources), 'file')}, {units.size(total)}."
 
 
 def _culprits(env: Environment, result: Result) -> Markup:
