@@ -46,7 +46,7 @@
       const kind = m.type ?? "";
       if (/Axis$/.test(kind)) m.setv({ major_label_text_color: dim, axis_label_text_color: dim, major_tick_line_color: line });
       else if (kind === "Grid") m.setv({ grid_line_color: line });
-      else if (kind === "ColorBar") m.setv({ background_fill_color: null, bar_line_color: null, major_label_text_color: dim, major_tick_line_color: line });
+      else if (kind === "ColorBar") m.setv({ background_fill_color: null, bar_line_color: null, title_text_color: dim, major_label_text_color: dim, major_tick_line_color: line });
       else if (kind === "Legend") m.setv({ background_fill_color: back, background_fill_alpha: 0.85, label_text_color: text, border_line_color: line });
       else if (kind === "Label") m.setv({ text_color: dim });
       else if (kind === "Span") m.setv({ line_color: dim });
