@@ -260,10 +260,12 @@ def _phases(result: Result) -> Iterator[Drawn]:
     rows = [r for r in rows if r.wait_ns + r.transfer_ns]
     if not rows:
         return
+    longest = max(r.wait_ns + r.transfer_ns for r in rows)
+    unit, scale = ("s", 1e-9) if longest >= 10_000_000_000 else ("ms", _MS)
     light = colours()
     boxes: list[tuple[Any, ...]] = []
     for i, r in enumerate(reversed(rows)):
-        wait, transfer = r.wait_ns * _MS, r.transfer_ns * _MS
+        wait, transfer = r.wait_ns * scale, r.transfer_ns * scale
         name = _label(f"{r.kind} {r.size_class} {r.group}")
         boxes.append((0, i - 0.36, wait, i + 0.36, light["--g-straggler"], name, "wait", wait))
         boxes.append((wait, i - 0.36, wait + transfer, i + 0.36, light["--g-comm"], name, "transfer", transfer))
@@ -271,13 +273,13 @@ def _phases(result: Result) -> Iterator[Drawn]:
 
     chart = Chart(
         "phases",
-        "Time in collectives, sum over members, ms",
+        f"Time in collectives, sum over members, {unit}",
         "Bars: time waiting and time in transfer of each class of collectives",
         max(150, 90 + 24 * len(rows)),
         (("waiting", "straggler"), ("transfer", "comm")),
     )
-    tips = [("", "@name"), ("", "@phase"), ("ms", "@ms{0.00}")]
-    element = _boxes(boxes, ["name", "phase", "ms"], tips, xlabel="ms", ylabel="", xlim=(0, None))
+    tips = [("", "@name"), ("", "@phase"), (unit, "@time{0.00}")]
+    element = _boxes(boxes, ["name", "phase", "time"], tips, xlabel=unit, ylabel="", xlim=(0, None))
     yield Drawn(chart, _item(element, chart, lambda f: _named_rows(f, labels)))
 
 
