@@ -83,6 +83,12 @@ def test_charts_show_the_numbers_of_the_tables() -> None:
     assert fold == 1 and len(cells) == 8
 
 
+@pytest.mark.parametrize(("name", "unit"), [("slow_rank", "ms"), ("many", "s")])
+def test_the_time_of_many_members_is_drawn_in_seconds(name: str, unit: str) -> None:
+    (chart,) = [d for d in charts.draw(ALL[name]()) if d.chart.id == "phases"]
+    assert chart.chart.caption == f"Time in collectives, sum over members, {unit}"
+
+
 def test_no_rank_vanishes_in_a_heat_map_of_many() -> None:
     cells = np.zeros((2_500, 3), np.float32)
     cells[1_234, 1] = 7

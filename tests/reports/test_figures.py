@@ -166,6 +166,15 @@ def test_thousands_of_runs_share_bars():
     assert got.shapes.count("z") <= 2 * 400 and len(got.shapes) < 60_000
 
 
+def test_the_numbers_of_few_runs_stand_below_their_dots():
+    got = step_times(trend([100.0] * 6), "t")
+    assert [w.text for w in got.words] == ["run 1", "2", "3", "4", "5", "6"]
+    assert [10 * w.x for w in got.words] == pytest.approx([x for x, _ in places(got.shapes, "dots")], abs=0.1)
+    assert {w.anchor for w in got.words} == {"middle"}
+    many = step_times(trend([100.0] * 200), "t").words
+    assert (many[0].anchor, many[-1].anchor) == ("start", "end"), "none leaves the plot"
+
+
 @pytest.mark.parametrize("count", [1, 2, 9])
 def test_few_runs_are_drawn_too(count: int):
     got = step_times(trend([100.0] * count), "t")

@@ -48,6 +48,14 @@ def test_numbers_are_never_cut() -> None:
     assert "5.63 s" in table and "84.7" in table
 
 
+def test_columns_without_a_value_give_way_first() -> None:
+    heads = {
+        w: terminal.render(ALL["many"](), width=w).split("\nSteps ")[1].split("\n")[1].split() for w in (80, 120)
+    }
+    assert "slowest" in heads[120] and "slow" in heads[120], "nobody is slowest, one step is slow"
+    assert "slowest" not in heads[80] and "slow" in heads[80]
+
+
 def test_many_ranks_stay_short() -> None:
     text = terminal.render(ALL["many"](), width=80)
     assert text.count("\n") < 90
