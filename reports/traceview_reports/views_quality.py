@@ -109,8 +109,11 @@ def sources(result: Result) -> View:
         Column("cut", "flag", at("truncated"), "truncated", 2),
         Column("warnings", "lines", at("warnings"), "reason", 2),
     )
-    rows = sorted(result.run.sources, key=lambda s: (-(s.dropped + s.quarantined + s.repaired), s.path))
-    return View("sources", "Input files", columns, rows, "No input file.", "damaged files come first")
+    rows = sorted(
+        result.run.sources,
+        key=lambda s: (-(s.dropped + s.quarantined + s.repaired), s.rank is None, s.rank or 0, s.path),
+    )
+    return View("sources", "Input files", columns, rows, "No input file.", "damaged files come first, then by rank")
 
 
 def excluded(result: Result) -> View:
