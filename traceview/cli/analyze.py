@@ -71,32 +71,25 @@ def analyze(paths: tuple[str, ...], **given: Any) -> int:
 
 
 def _write(study: Any, given: dict[str, Any], focus: tuple[Any, ...]) -> None:
+    from traceview import pipeline
     from traceview_reports import markdown, terminal
 
     result = study.result
-    silent = given["quiet"] or "-" in (given["json_"], given["markdown"])
-    if not silent:
-        color = sys.stdout.isatty()
-        output.say(terminal.render(result, color=color, verbose=given["verbose"]))
-    if given["json_"]:
-        output.write(given["json_"], result.to_json())
-    if given["markdown"]:
-        output.write(given["markdown"], markdown.render(result).encode())
-    if given["tables"]:
-        from traceview import pipeline
-
-        pipeline.write_tables(study, Path(given["tables"]), force=given["force"])
-    if given["html"]:
-        _write_html(study, given, focus)
-    for name in ("html", "json_", "markdown", "tables"):
-        if given[name] and given[name] != "-" and not silent:
-            names.wrote(given[name])
+    names.write(
+        given,
+        lambda: terminal.render(result, color=sys.stdout.isatty(), verbose=given["verbose"]),
+        {
+            "html": lambda path: output.write(path, _page(study, given, focus)),
+            "json_": lambda path: output.write(path, result.to_json()),
+            "markdown": lambda path: output.write(path, markdown.render(result).encode()),
+            "tables": lambda path: pipeline.write_tables(study, Path(path), force=given["force"]),
+        },
+    )
 
 
-def _write_html(study: Any, given: dict[str, Any], focus: tuple[Any, ...]) -> None:
+def _page(study: Any, given: dict[str, Any], focus: tuple[Any, ...]) -> bytes:
     from traceview_reports import html
     from traceview_reports.html.timeline_data import Budget
 
-    budget = Budget(focus=focus)
-    page = html.render(study.result, study.run, detail=study.detail, charts=not given["no_charts"], budget=budget)
-    output.write(given["html"], page.encode())
+    budget, charts = Budget(focus=focus), not given["no_charts"]
+    return html.render(study.result, study.run, detail=study.detail, charts=charts, budget=budget).encode()

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from traceview.cli import names, output, versus
-from traceview.errors import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_OK, TraceviewError
+from traceview.errors import EXIT_FAIL, EXIT_INCONCLUSIVE, EXIT_OK
 
 
 @click.command(short_help="PASS, FAIL or INCONCLUSIVE: is a candidate slower than its baseline?")
@@ -33,12 +33,7 @@ def gate(baseline: str, candidate: str | None, **given: Any) -> int:
         return _calibrate(baseline, candidate, given)
     if candidate is None:
         raise click.UsageError("Missing argument 'CANDIDATE'.")
-    versus.refuse(baseline, candidate, given)
-    try:
-        changed, decision = versus.judge(baseline, candidate, given)
-    except TraceviewError as error:
-        versus.tell(error, baseline, candidate, given)
-        raise
+    changed, decision = versus.judge(baseline, candidate, given)
     versus.write(changed, decision, given)
     undecided = EXIT_OK if given["allow_inconclusive"] else EXIT_INCONCLUSIVE
     return {"PASS": EXIT_OK, "FAIL": EXIT_FAIL, "INCONCLUSIVE": undecided}[decision.outcome]

@@ -97,20 +97,25 @@ def _write(found: Any, added: Sequence[str], given: dict[str, Any]) -> None:
 
     from traceview_reports import history as report
 
-    silent = given["quiet"] or "-" in [given[name] for name in OUTPUTS]
-    if not silent:
-        if added:
-            counts = {"added": 0} | Counter(added)
-            output.say(", ".join(f"{n} {what}" for what, n in counts.items()) + "\n\n")
-        output.say(report.render(found, color=sys.stdout.isatty(), verbose=given["verbose"]))
-    if given["json_"]:
-        output.write(given["json_"], msgspec.json.encode({"schema": "traceview.history/1", "trends": found}))
-    if given["markdown"]:
-        output.write(given["markdown"], report.to_markdown(found).encode())
-    if given["html"]:
-        from traceview_reports.html import trend as page
+    def text() -> str:
+        counts = ", ".join(f"{n} {what}" for what, n in ({"added": 0} | Counter(added)).items())
+        shown = report.render(found, color=sys.stdout.isatty(), verbose=given["verbose"])
+        return f"{counts}\n\n{shown}" if added else shown
 
-        output.write(given["html"], page.render(found).encode())
-    for name in OUTPUTS:
-        if given[name] and given[name] != "-" and not silent:
-            names.wrote(given[name])
+    names.write(
+        given,
+        text,
+        {
+            "html": lambda path: output.write(path, _page(found)),
+            "json_": lambda path: output.write(
+                path, msgspec.json.encode({"schema": "traceview.history/1", "trends": found})
+            ),
+            "markdown": lambda path: output.write(path, report.to_markdown(found).encode()),
+        },
+    )
+
+
+def _page(found: Any) -> bytes:
+    from traceview_reports.html import trend as page
+
+    return page.render(found).encode()

@@ -81,6 +81,21 @@ def heeded(verb: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
+def write(given: dict[str, Any], text: Callable[[], str], forms: dict[str, Callable[[str], None]]) -> None:
+    """The terminal text, unless it is unwanted or stdout holds an output, then each output that is asked for.
+
+    ``forms``: option -> what writes it to its path, in the order in which they are told.
+    """
+    asked = {name: given[name] for name in forms if given.get(name)}
+    silent = given["quiet"] or "-" in asked.values()
+    if not silent:
+        output.say(text())
+    for name, path in asked.items():
+        forms[name](path)
+        if not silent:
+            wrote(path)
+
+
 def wrote(path: str, more: str = "") -> None:
     """Say that a file was written."""
     output.say(f"wrote {one_line(current().shown(path))}{more}\n")

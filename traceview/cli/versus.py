@@ -103,7 +103,19 @@ def read(paths: tuple[str, ...], given: dict[str, Any]) -> list[Any]:
 
 
 def judge(baseline: str, candidate: str, given: dict[str, Any]) -> tuple[Any, Any]:
-    """(what changed, what the gate says) of two sides. The outputs are free to be written."""
+    """(what changed, what the gate says) of two sides.
+
+    Outputs that cannot be written are refused before any work; that there is no verdict is told in them too.
+    """
+    _refuse(baseline, candidate, given)
+    try:
+        return _judge(baseline, candidate, given)
+    except TraceviewError as error:
+        _tell(error, baseline, candidate, given)
+        raise
+
+
+def _judge(baseline: str, candidate: str, given: dict[str, Any]) -> tuple[Any, Any]:
     from traceview import compare, gate, units
     from traceview.result.check import distinct
 
@@ -129,7 +141,7 @@ def _outputs(given: dict[str, Any]) -> list[str | None]:
     return [given.get(name) for name in (*OUTPUTS, "redact_map")]
 
 
-def refuse(baseline: str, candidate: str, given: dict[str, Any]) -> None:
+def _refuse(baseline: str, candidate: str, given: dict[str, Any]) -> None:
     """TraceviewError, before any work, if an output cannot be written or is an input."""
     names.ask(given)
     outputs = _outputs(given)
@@ -137,7 +149,7 @@ def refuse(baseline: str, candidate: str, given: dict[str, Any]) -> None:
     output.refuse_sources(outputs, [baseline, candidate, *given["also_baseline"], *given["also_candidate"]])
 
 
-def tell(error: TraceviewError, baseline: str, candidate: str, given: dict[str, Any]) -> None:
+def _tell(error: TraceviewError, baseline: str, candidate: str, given: dict[str, Any]) -> None:
     """No verdict is told in the outputs for people too: what an earlier run wrote must not stand for this one."""
     from traceview_reports import junit
     from traceview_reports.html import versus as page
@@ -161,21 +173,21 @@ def write(changed: Any, decision: Any, given: dict[str, Any], words: dict[str, s
 
     from traceview_reports import junit, versus
 
-    silent = given["quiet"] or "-" in [given.get(name) for name in OUTPUTS]
-    if not silent:
-        color = sys.stdout.isatty()
-        output.say(versus.render(changed, decision, words=words, color=color, verbose=given["verbose"]))
-    forms: dict[str, Callable[[], bytes]] = {
-        "html": lambda: _page(changed, decision, words),
-        "json_": lambda: msgspec.json.encode({"decision": decision, "comparison": changed}),
-        "markdown": lambda: versus.to_markdown(changed, decision, words).encode(),
-        "junit": lambda: junit.render(changed, decision, allow_inconclusive=given["allow_inconclusive"]),
-    }
-    for name, form in forms.items():
-        if given.get(name):
-            output.write(given[name], form())
-            if not silent:
-                names.wrote(given[name])
+    def junit_xml() -> bytes:
+        return junit.render(changed, decision, allow_inconclusive=given["allow_inconclusive"])
+
+    names.write(
+        given,
+        lambda: versus.render(changed, decision, words=words, color=sys.stdout.isatty(), verbose=given["verbose"]),
+        {
+            "html": lambda path: output.write(path, _page(changed, decision, words)),
+            "json_": lambda path: output.write(
+                path, msgspec.json.encode({"decision": decision, "comparison": changed})
+            ),
+            "markdown": lambda path: output.write(path, versus.to_markdown(changed, decision, words).encode()),
+            "junit": lambda path: output.write(path, junit_xml()),
+        },
+    )
 
 
 def _page(changed: Any, decision: Any, words: dict[str, str] | None) -> bytes:

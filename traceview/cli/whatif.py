@@ -102,13 +102,11 @@ def _question(given: dict[str, Any]) -> Any:
 def _write(found: Any, given: dict[str, Any]) -> None:
     from traceview_reports import whatif
 
-    silent = given["quiet"] or "-" in (given["json_"], given["markdown"])
-    if not silent:
-        sys.stdout.write(whatif.render(found, color=sys.stdout.isatty()))
-    if given["json_"]:
-        output.write(given["json_"], found.to_json())
-    if given["markdown"]:
-        output.write(given["markdown"], whatif.to_markdown(found).encode())
-    for name in ("json_", "markdown"):
-        if given[name] and given[name] != "-" and not silent:
-            names.wrote(given[name])
+    names.write(
+        given,
+        lambda: whatif.render(found, color=sys.stdout.isatty()),
+        {
+            "json_": lambda path: output.write(path, found.to_json()),
+            "markdown": lambda path: output.write(path, whatif.to_markdown(found).encode()),
+        },
+    )
