@@ -130,6 +130,15 @@ def ranks(ids: list[int]) -> str:
     return ",".join(out)
 
 
+def told_host(host: str) -> str:
+    """A host as the files name it, nothing for the stand-in of one that they do not name.
+
+    >>> told_host("node-2"), told_host("?rank0")
+    ('node-2', '')
+    """
+    return "" if host.startswith("?") else host
+
+
 def named_ranks(ids: list[int]) -> str:
     """The same with the noun.
 

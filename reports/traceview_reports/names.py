@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import unicodedata
 
+from traceview import units
+
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 def host(name: str) -> str:
     """A host as people read it: '-' for a stand-in of one that the files do not name ('?rank0')."""
-    return "-" if name.startswith("?") or not name else name
+    return units.told_host(name) or "-"
 
 
 def clean(text: object, limit: int = 200) -> str:

@@ -11,8 +11,9 @@ import pytest
 
 from traceview.errors import TraceviewError
 from traceview.history import Entry, Store, trends
+from traceview.history.store import entry_of
 from traceview.history.trend import changes
-from traceview.result import Result
+from traceview.result import Result, StragglerRow
 
 from .results import MS, result, window
 
@@ -123,6 +124,14 @@ def test_what_is_kept_comes_back(tmp_path: Path):
     assert got.parts_ns == {"compute": 11 * MS} and sum(got.parts_ns.values()) == got.mean_ns
     assert [e.job for e in again.entries()] == ["a", "b"]
     again.close()
+
+
+def test_a_culprit_whose_host_no_file_names_is_kept_by_its_rank():
+    late = run(5, 10, 12, 11)
+    facts = {"blame_ns": 1, "origin_blame_ns": 1, "blame_inclusive_ns": 1, "late_steps": 3, "steps": 3}
+    facts |= {"kind": "too_few_steps", "cause": "unknown", "cause_terms_ns": {}}
+    late.straggler_rows = [StragglerRow(rank=r, host=h, **facts) for r, h in ((0, "?rank0"), (1, "node-7"))]
+    assert entry_of(late, "j", "").culprits == ["rank 0", "node-7"]
 
 
 def test_a_run_without_steps_is_not_kept(tmp_path: Path):

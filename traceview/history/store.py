@@ -164,6 +164,6 @@ def entry_of(result: Result, job: str, label: str) -> Entry:
         headline=units.one_line(result.verdict.headline),
         tool_version=result.tool_version,
         parts_ns={g: ns for g, ns in parts.items() if ns},
-        culprits=list(dict.fromkeys(s.host.lstrip("?") or f"rank {s.rank}" for s in result.straggler_rows)),
+        culprits=list(dict.fromkeys(units.told_host(s.host) or f"rank {s.rank}" for s in result.straggler_rows)),
         redacted=result.run.redacted,
     )

@@ -138,7 +138,7 @@ def ranks_with(result: Result, share: float, *leaves: str) -> list[int]:
 
 def on_host(host: str) -> str:
     """' on node-2'; nothing where the files do not name the host."""
-    return "" if host.startswith("?") or not host else f" on {host}"
+    return f" on {host}" if units.told_host(host) else ""
 
 
 def recorded_by(result: Result, fmt: str) -> bool:
