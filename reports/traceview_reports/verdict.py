@@ -121,8 +121,7 @@ def saving(result: Result, finding: Finding, *, short: bool = False) -> str:
     """'−58.0 ms a step' ('of the record' without steps), with what a replay says where there is one, unless short."""
     ns, replay = finding.saving_ns_per_step, finding.replay_ns_per_step
     played = f" [replay −{units.time(replay)}]" if replay is not None and not short else ""
-    per = "of the record" if result.run.steps.source == "all" else "a step"
-    return f"−{units.time(ns)} {per}{played}" if ns else "saving unknown"
+    return f"−{units.time(ns)} {result.run.steps.per}{played}" if ns else "saving unknown"
 
 
 def tiles(result: Result) -> list[Tile]:

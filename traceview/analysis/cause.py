@@ -10,7 +10,7 @@ import numpy as np
 
 from traceview import units
 from traceview.analysis.groups import Columns
-from traceview.analysis.instances import ranges
+from traceview.analysis.instances import by_value, ranges
 from traceview.analysis.intervals import subtract, union
 from traceview.analysis.lateness import Arrivals, terms
 from traceview.analysis.ops import names as names_of
@@ -112,16 +112,15 @@ def _late_arrivals(facts: Facts, parts: list[Owing]) -> dict[int, Late]:
     rows, medians = (np.concatenate([getattr(o, name) for o in parts]) for name in ("row", "median"))
     late = lateness_of(facts, rows, medians)
     found = terms(c, late, facts.segments)
-    order = np.flatnonzero(found.known)
-    order = order[np.argsort(c.rank[late.row[order]], kind="stable")]
-    cuts = np.flatnonzero(np.diff(c.rank[late.row[order]], prepend=-1))
+    known = np.flatnonzero(found.known)
     out = {}
-    for own in np.split(order, cuts[1:]) if len(order) else []:
+    for rank, at in by_value(c.rank[late.row[known]]):
+        own = known[at]
         total = {leaf: int(x) for leaf, x in zip(LEAVES, found.leaves[own].sum(axis=0), strict=True)}
         total["carry"] = int(found.carry[own].sum())
-        row = late.row[own[0]]
-        name = c.groups[c.group[row]].name if c.group[row] >= 0 else ""
-        out[int(c.rank[row])] = Late(_take(late, own), {k: v for k, v in total.items() if v}, name)
+        group = c.group[late.row[own[0]]]
+        name = c.groups[group].name if group >= 0 else ""
+        out[rank] = Late(_take(late, own), {k: v for k, v in total.items() if v}, name)
     return out
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from traceview.analysis.causal import FAR, Bounds, bounds
+from traceview.analysis.instances import by_value
 from traceview.analysis.onesided import Pairs
 from traceview.analysis.p2p import components
 from traceview.analysis.timebase import TimeBase
@@ -128,10 +129,8 @@ def tracks(base: TimeBase, part: Ints, pairs: Pairs, limit: float) -> list[Track
     sent, got = base.to_true(sender, pairs.begin[take]), base.to_true(receiver, pairs.end[take])
     got = got + np.ceil(2 * (base.sigma[sender] + base.sigma[receiver])).astype(np.int64)  # error inside the sets
     first, second = np.minimum(source, sink), np.maximum(source, sink)
-    order = np.lexsort((source != first, second, first))
-    key = (first * (len(part) + 1) + second)[order]
     out = []
-    for rows in np.split(order, np.flatnonzero(np.diff(key)) + 1) if len(order) else []:
+    for _, rows in by_value(first * (len(part) + 1) + second):
         back = source[rows] != first[rows]
         there, home = rows[~back], rows[back]
         # first -> second: sent <= got + offset; second -> first: sent + offset <= got

@@ -118,7 +118,7 @@ def arrivals(
     """
     rows, reference = pair
     starts, step_of_row, source = base
-    sync = _meetings(c, m, np.unique(c.rank[np.concatenate(pair)]), source)
+    sync = _waited_out(c, m, np.unique(c.rank[np.concatenate(pair)]), source)
     late = found.ahead[reference] - found.ahead[rows]
     start, other = (starts.before(c, x, step_of_row[x]) for x in pair)
     best = np.full(len(rows), np.iinfo(np.int64).min)
@@ -144,7 +144,7 @@ def _shared_groups(c: Columns, rows: Ints, reference: Ints) -> list[Ints]:
     return [table[inverse, k] for k in range(depth)]
 
 
-def _meetings(c: Columns, m: Matches, ranks: Ints, source: SegmentSource) -> Rows:
+def _waited_out(c: Columns, m: Matches, ranks: Ints, source: SegmentSource) -> Rows:
     """Matched collectives of ``ranks`` (ascending) beside which their rank computes nothing: rows, ascending."""
     out = [np.zeros(0, np.int32)]
     for r in ranks.tolist():

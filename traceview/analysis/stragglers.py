@@ -91,9 +91,13 @@ def find(
     notes = _notes(late, listed, found.doubtful)
     if scant:
         less = units.share(config.slower_share)
-        notes.append(f"{_who(scant)} came late with kernels that are less than {less} slower: no proof, not named")
+        notes.append(
+            f"{units.named_ranks(scant)} came late with kernels that are less than {less} slower: no proof, not named"
+        )
     if relays:
-        notes.append(f"{_who(relays)} came late after an earlier delay or wait, not by own work: no culprit")
+        notes.append(
+            f"{units.named_ranks(relays)} came late after an earlier delay or wait, not by own work: no culprit"
+        )
     steps, known = sorted(used), np.argwhere(~np.isnan(late.ns)).tolist()
     cells = {(r, steps[k]): int(late.ns[r, k]) for r, k in known}
     return Stragglers(rows, _blame_rows(ledger, origin, clocks), _arrivals(c, arrived), notes, cells, behind)
@@ -222,16 +226,14 @@ def _explanation(view: _View, rank: int, blamed: int, cause: Cause, quality: str
     return text
 
 
-def _who(ranks: list[int]) -> str:
-    return f"rank{'s' * (len(ranks) > 1)} {units.ranks(ranks)}"
-
-
 def _notes(late: Lateness, listed: Ints, doubtful: Ints) -> list[str]:
     out = []
     unsure = np.setdiff1d(np.flatnonzero(late.unclear_ns > 0), listed)
     for ranks, why in ((unsure, "is within the clock error"), (doubtful, "may be chance: more steps would tell")):
         if len(ranks):
-            out.append(f"cannot tell whether {_who(ranks.tolist())} made the others wait: their lateness {why}")
+            out.append(
+                f"cannot tell whether {units.named_ranks(ranks.tolist())} made the others wait: their lateness {why}"
+            )
     return out
 
 

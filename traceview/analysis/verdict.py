@@ -109,11 +109,6 @@ def _clock_error(result: Result) -> str:
     return f" (error {units.time(worst)})" if worst and len(result.clock.hosts) > 1 else ""
 
 
-def _per(result: Result) -> str:
-    """What savings are of: without steps the record as a whole is the only one."""
-    return "of the record" if result.run.steps.source == "all" else "a step"
-
-
 def _slow_line(result: Result, saved: float = 0.0) -> str:
     """The step time and what to hold it against; ``saved``: share of the step that the first fix saves."""
     walls = sorted(s.wall_ns for s in result.step_rows)
@@ -137,7 +132,7 @@ def _slow(result: Result, found: list[Finding], coverage: str, config: Config) -
     first = found[0]
     saving = first.saving_ns_per_step or 0
     step = step_ns(result)
-    ranks, per = len(result.run.ranks), _per(result)
+    ranks, per = len(result.run.ranks), result.run.steps.per
     share = saving / step
     gpu_hours = share * ranks * 24
     replay = first.replay_ns_per_step
@@ -168,7 +163,7 @@ def _next(result: Result, found: list[Finding]) -> str:
         return f"{who}, {units.time(behind.late_ns)} late, hidden behind rank {behind.behind}"
     if len(found) < 2:
         return ""
-    return f"{found[1].title}: {units.change(-(found[1].saving_ns_per_step or 0))} {_per(result)}"
+    return f"{found[1].title}: {units.change(-(found[1].saving_ns_per_step or 0))} {result.run.steps.per}"
 
 
 def _rule_outs(result: Result, config: Config, first: Finding | None = None) -> str:
@@ -225,7 +220,7 @@ def _cpu_only(result: Result, coverage: str) -> Verdict:
     told = f"host communication is in flight {units.share(comm)} of the time" if comm else "no communication was seen"
     why, do = "no GPU activity was recorded", f"If the job used GPUs, record with {record_again(result)}."
     if result.run.gpu_ranks:
-        ranks = f"rank{'s' * (len(result.run.gpu_ranks) > 1)} {units.ranks(result.run.gpu_ranks)}"
+        ranks = units.named_ranks(result.run.gpu_ranks)
         why = f"the GPU activity on record ({ranks}) is outside of the used steps"
         do = "Mark the steps where the GPU works (profiler.step() in the training loop), or name their range by hand."
     return Verdict(
@@ -252,7 +247,7 @@ def _ticket(result: Result, first: Finding) -> str:
         first.title,
         f"owner: {first.owner}",
         f"run: {result.run.name}, {len(result.run.ranks)} ranks, traceview {result.tool_version}",
-        f"cost: {units.time(first.saving_ns_per_step)} of {units.time(step_ns(result))} {_per(result)}",
+        f"cost: {units.time(first.saving_ns_per_step)} of {units.time(step_ns(result))} {result.run.steps.per}",
     ]
     if where.rank is not None:
         row = next((r for r in result.rank_rows if r.rank == where.rank), None)

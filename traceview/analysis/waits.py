@@ -9,7 +9,7 @@ import numpy as np
 
 from traceview.analysis import p2p
 from traceview.analysis.groups import N_TO_ONE, N_X_N, NONE, ONE_TO_N, POINT, Columns, columns
-from traceview.analysis.instances import BLOCK, Block, Instances, block, ranges
+from traceview.analysis.instances import BLOCK, Block, Instances, block, by_value, ranges
 from traceview.analysis.timebase import TimeBase
 from traceview.analysis.types import NXN, P2P, TRANSFER, UNRESOLVED, Bools, Codes, Ints, Matches, Phases, Rows
 from traceview.config import DEFAULT, Config
@@ -294,12 +294,10 @@ def _violations(view: _View, found: Instances, some: Block) -> Bools:
 def _gaps(c: Columns, m: Matches, found: Instances, phases: Phases) -> dict[str, int]:
     """METHODS d.4 cross-check: median |aligned wait - (duration - shortest duration)| per group, full n x n only."""
     fit = N_X_N[found.kind] & m.full & ~m.ambiguous
-    order = np.flatnonzero(fit)
-    order = order[np.argsort(found.group[order], kind="stable")]
-    cuts = np.flatnonzero(np.diff(found.group[order], prepend=-2))
+    fitting = np.flatnonzero(fit)
     out = {}
-    for part in np.split(order, cuts[1:]) if len(order) else []:
-        at = int(found.group[part[0]])
+    for at, own in by_value(found.group[fitting]):
+        part = fitting[own]
         name = f"{c.groups[at].name} [{c.groups[at].label}]" if at >= 0 else ""
         sizes = np.append(0, np.cumsum(np.diff(found.first)[part]))
         gap = [_gap(c, found, phases, found.block(part[a:b])) for a, b in ranges(sizes)]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from traceview import units
+from traceview.analysis.findings import in_order
 from traceview.compare import SHOWN, compare
 from traceview.config import Config
 from traceview.errors import NotComparableError
@@ -38,8 +39,7 @@ def against(result: Result, baseline: Sequence[Result], config: Config) -> str:
     slower = changed.candidate_mean_ns - changed.baseline_mean_ns
     known = max((f.saving_ns_per_step or 0 for f in result.findings), default=0)
     if decision.outcome == "FAIL" and known < SHARE_EXPLAINED * slower:
-        result.findings.append(_finding(result, changed, decision))
-        result.findings.sort(key=lambda f: -(f.saving_ns_per_step or 0))
+        result.findings = in_order([*result.findings, _finding(changed, decision)])
     way = "as fast as" if decision.outcome == "PASS" and not decision.improved else f"{_percent(decision.change)}"
     return f"{way} the baseline {changed.baseline} ({units.time(changed.baseline_step_ns)})"
 
@@ -70,7 +70,7 @@ def _percent(change: float) -> str:
     return f"{abs(change) * 100:.1f} % {'over' if change > 0 else 'under'}"
 
 
-def _finding(result: Result, changed: Comparison, decision: Decision) -> Finding:
+def _finding(changed: Comparison, decision: Decision) -> Finding:
     grown = [g for g in changed.groups if g.delta_ns > 0]
     first = grown[0]
     kernels = [k for k in changed.kernels if k.delta_ns > 0][:3]

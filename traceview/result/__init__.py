@@ -126,6 +126,11 @@ class Steps(msgspec.Struct):
     used: list[int]
     excluded: list[Excluded] = []
 
+    @property
+    def per(self) -> str:
+        """What times and savings are of: without steps the record as a whole is the only one."""
+        return "of the record" if self.source == "all" else "a step"
+
 
 class Source(msgspec.Struct):
     """One input file."""

@@ -53,5 +53,9 @@ RULES: tuple[Rule, ...] = (
 
 def find_all(result: Result, config: Config) -> list[Finding]:
     """Every finding of every rule, the largest saving first; those without a saving come last."""
-    found = [finding for rule in RULES for finding in rule(result, config)]
+    return in_order([finding for rule in RULES for finding in rule(result, config)])
+
+
+def in_order(found: list[Finding]) -> list[Finding]:
+    """The largest saving first; those without a saving come last."""
     return sorted(found, key=lambda f: -(f.saving_ns_per_step or -1))
