@@ -90,8 +90,9 @@ class NvtxReader:
             kept = {c: v[keep] for c, v in columns.items() if c != "text"}
             for key, _ in split(kept["globalTid"] & ~TID):
                 self._processes[key].told = True
-            self._host.spill(kept, code[keep], self._kind[code[keep]])
-            self._specials(kept, code[keep])
+            judged = self._times.judge(kept["start"], kept["end"])
+            self._host.spill(kept, code[keep], self._kind[code[keep]], judged)
+            self._specials(kept, code[keep], judged)
         for table in MPI_EVENTS:
             for columns in self._source.batches(table, _MPI_WANTED):
                 code = self._names.of_ids(columns["textId"])
@@ -129,10 +130,10 @@ class NvtxReader:
             elif found := _MPI_RANK.match(text):
                 self._processes[int(columns["globalTid"][at]) & ~TID].mpi_rank = int(found.group(1))
 
-    def _specials(self, columns: Columns, code: Any) -> None:
-        """NCCL calls and step marks are kept apart: few, and needed as a whole."""
+    def _specials(self, columns: Columns, code: Any, judged: Any) -> None:
+        """NCCL calls and step marks are kept apart: few, and needed as a whole. ``judged``: by ``Times.judge``."""
         start = columns["start"]
-        end, verdict, _ = self._times.judge(start, columns["end"])
+        end, verdict, _ = judged
         rows = np.flatnonzero(self._special[code] & (verdict < DROPPED))
         if not len(rows):
             return
